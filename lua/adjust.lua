@@ -15,17 +15,15 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys account ledger references checkpoint
 --@args now account_id credits reference reason forgotten_before actor
---@include audit forgotten ledger money numbers references
+--@include audit ledger money numbers once references
 --@unless_frozen account
 local amount = tonumber(credits)
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end
 local available = money.available
 local stands_for = "adjustment " .. credits
-local earlier = call("HGET", references, reference)
-if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
-local forgotten = count_forgotten(checkpoint)
-if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
+local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
+if earlier then return earlier end
 if available + amount < 0 then return { "too_low", int(available) } end
 if money.balance + money.used + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end
 call("HSET", references, reference, stands_for)

@@ -30,7 +30,7 @@ local recorded_at, earlier = read_held(text, subject), nil
 if not recorded_at then earlier = read_request(request) end
 local state = earlier and earlier.state or not earlier and "held"
 if not state and admission ~= "" then
-  -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0014.
+  -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0008.
   local collected_until = call("HGET", account, "collected_until")
   if collected_until and tonumber(admission) <= tonumber(collected_until) then return { "forgotten", now } end
 end
@@ -71,7 +71,7 @@ end
 local key_name = state ~= "held" and string.match(request, "^tg:{p%d+}:") .. "key:" .. key_id
 local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
 local is_others = first and first[1] and first[1] ~= request_id
--- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0014.
+-- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0008.
 local is_lost = state ~= "held" and earlier.first_void_id and earlier.first_void_id ~= (first and first[3])
 local outcome, spent, shared = "bound", nil, nil
 if state ~= "held" and not is_unmetered then

@@ -2,7 +2,7 @@
 -- COLLECT: deletes the record of a finished or void request after its retention. The retention is fixed at admission, so
 -- every gateway applies the same one, and it outlasts any late BIND. The ledger keeps the charge. The account keeps the
 -- latest due time of its deleted records but for those that the upstream refused or never got: after a step of the clock, BIND reads it
--- to refuse what may have been charged (decision 0014). The account's name is built here, so it is not among KEYS; it is in the same partition.
+-- to refuse what may have been charged (decision 0008). The account's name is built here, so it is not among KEYS; it is in the same partition.
 --
 -- BOUND  50  one request
 -- `claim` is only given on one server. `restored_ms` is the retention of a record that was restored, `archive` the name of

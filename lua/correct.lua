@@ -17,16 +17,14 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint request_name
 --@args now account_id request_id credits_text reference reason forgotten_before actor
---@include audit forgotten ledger money numbers references refund request
+--@include audit ledger money numbers once references refund request
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end
 local available = money.available
 local stands_for = "adjustment " .. credits_text
-local earlier = call("HGET", references, reference)
-if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
-local forgotten = count_forgotten(checkpoint)
-if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
+local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
+if earlier then return earlier end
 local record = read_request(request_name)
 local is_before, refunds = is_refunded(account, request_id, record.refunded)
 if is_before then return { "refunded_before", int(available) } end

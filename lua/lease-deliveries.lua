@@ -16,7 +16,7 @@
 --@unless_frozen first
 local ENDPOINTS_MAX = 16
 -- Endpoints that are looked at to find so many whose secrets can be opened.
-local LOOKED_AT_MAX = 64
+local LOOKED_AT_MAX = "64"
 local tag = string.match(first, "^tg:{p%d+}")
 local lease_end = int(now + tonumber(lease_ms))
 local answer = { now, 0 }
@@ -50,7 +50,8 @@ end
 -- Leases one delivery; false if it does not wait any more.
 local function lease_one(queue_id, endpoint, event_id, queue, lane)
   local event = name_in(tag, "event", event_id)
-  local one = read_delivery(event, owner_of(queue_id))
+  local stored = call("HMGET", event, owner_of(queue_id), "event", "url")
+  local one = delivery_of(stored[1])
   if not one or one.state ~= "waiting" then
     unqueue_delivery(tag, queue_id, event_id)
     return false
@@ -59,9 +60,8 @@ local function lease_one(queue_id, endpoint, event_id, queue, lane)
   write_delivery(event, owner_of(queue_id), one)
   call("ZADD", queue, lease_end, event_id)
   call("ZADD", name_in(tag, "sending", queue_id), lease_end, event_id)
-  local stored = call("HMGET", event, "event", "url")
-  local _, address = split_address(stored[2])
-  answer[#answer + 1] = { queue_id, event_id, lane, int(one.leases), int(one.tries), endpoint.url or address or "", stored[1],
+  local _, address = split_address(stored[3])
+  answer[#answer + 1] = { queue_id, event_id, lane, int(one.leases), int(one.tries), endpoint.url or address or "", stored[2],
     endpoint.secret, endpoint.previous_secret }
   return true
 end
@@ -77,7 +77,7 @@ local function lease_of(queue_id, endpoint, lane, room)
   for _, name in ipairs(queues) do
     local queue = name_in(tag, name, queue_id)
     local most = endpoint.is_enabled and math.min(places, room) - leased or 0
-    local ids = most > 0 and call("ZRANGEBYSCORE", queue, "-inf", int(now), "LIMIT", 0, int(most)) or {}
+    local ids = most > 0 and call("ZRANGEBYSCORE", queue, "-inf", int(now), "LIMIT", "0", int(most)) or {}
     for _, event_id in ipairs(ids) do
       if lease_one(queue_id, endpoint, event_id, queue, lane) then leased = leased + 1 end
     end
@@ -88,7 +88,7 @@ end
 
 local function lease_lane(lane, list, most)
   local room, endpoints = most, 0
-  local ids = room > 0 and call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", 0, LOOKED_AT_MAX) or {}
+  local ids = room > 0 and call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", "0", LOOKED_AT_MAX) or {}
   for _, queue_id in ipairs(ids) do
     if room <= 0 or endpoints >= ENDPOINTS_MAX then return end
     local endpoint = read_endpoint(queue_id)

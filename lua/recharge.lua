@@ -16,16 +16,14 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys account ledger references checkpoint
 --@args now account_id amount_text reference forgotten_before actor kind details
---@include audit forgotten grant ledger money numbers references
+--@include audit grant ledger money numbers once references
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end
 local available = money.available
-local earlier = call("HGET", references, reference)
 local stands_for = grant_text(kind, amount_text)
-if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
-local forgotten = count_forgotten(checkpoint)
-if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
+local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
+if earlier then return earlier end
 if call("HGET", account, "status") == "closed" then return { "closed", int(available) } end
 local amount = tonumber(amount_text)
 if money.balance + money.used + amount > 2 ^ 53 - 1 then return { "too_large", int(available) } end

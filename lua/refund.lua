@@ -21,16 +21,14 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint request_name
 --@args now account_id request_id reference reason forgotten_before actor price endpoint task_id key_id admitted_at
---@include audit forgotten money numbers references refund request
+--@include audit money numbers once references refund request
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end
 local available = money.available
 local stands_for = "refund " .. request_id
-local earlier = call("HGET", references, reference)
-if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
-local forgotten = count_forgotten(checkpoint)
-if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
+local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
+if earlier then return earlier end
 
 local record = read_request(request_name)
 local state = record.state

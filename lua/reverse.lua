@@ -19,16 +19,14 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint reversed
 --@args now account_id of requested_text granted_text reference reason forgotten_before actor
---@include audit forgotten ledger money numbers references
+--@include audit ledger money numbers once references
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end
 local available = money.available
 local stands_for = "reversal " .. (requested_text == "" and "all" or requested_text) .. " " .. of
-local earlier = call("HGET", references, reference)
-if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
-local forgotten = count_forgotten(checkpoint)
-if forgotten > tonumber(forgotten_before) then return { "forgotten", int(available), int(forgotten) } end
+local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
+if earlier then return earlier end
 
 local granted = call("HGET", references, of) or granted_text
 granted = tonumber(string.match(granted, "^(%d+)$") or string.match(granted, "^trial (%d+)$")

@@ -20,7 +20,7 @@
 local tag = string.match(endpoint, "^tg:{p%d+}")
 local endpoint_id = owner_of(queue_id)
 local one = read_delivery(event, endpoint_id)
-if not one or one.state ~= "waiting" or int(one.leases) ~= lease then return { "fenced", now, 0 } end
+if not one or one.state ~= "waiting" or int(one.leases) ~= lease then return { "fenced", int(now), "0" } end
 
 local record = call("HMGET", endpoint, "account_id", "status", "is_slow", "failing_since", "failures")
 local sending = name_in(tag, "sending", queue_id)
@@ -66,6 +66,5 @@ elseif record[1] then
     disable_endpoint(endpoint, endpoint_id, record[1], now, result == "gone" and "gone" or "failing", " system")
   end
 end
-schedule_endpoint(tag, queue_id, now, is_enabled, is_slow, call("ZCARD", sending) < tonumber(per_endpoint))
-local due = first_score(name_in(tag, "first-tries", queue_id)) or first_score(name_in(tag, "retries", queue_id))
-return { outcome, now, is_enabled and due and due <= now and 1 or 0 }
+local due = schedule_endpoint(tag, queue_id, now, is_enabled, is_slow, call("ZCARD", sending) < tonumber(per_endpoint))
+return { outcome, int(now), int(due and due <= now and 1 or 0) }

@@ -2,7 +2,7 @@
 -- TRIM: removes the oldest entries of a partition's ledger that the archive has, up to the first one that is too young or is
 -- the charge of a task that has not ended, or that ROLLUP has not counted. Their accounts' checkpoints go on from them in the same step. It also forgets
 -- references of grants that have left the ledger long ago. The names of checkpoints, requests and references are built here,
--- so they are not among KEYS; they are in the same partition. Decision 0051.
+-- so they are not among KEYS; they are in the same partition. Decision 0050.
 --
 -- BOUND  3000  the entries and the references that are asked for
 -- `rolled_name` is not there before the first ROLLUP, which then begins where the ledger does. `newest_id` is the newest

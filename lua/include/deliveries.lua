@@ -35,9 +35,8 @@ end
 
 -- A delivery as a table: state (waiting, delivered or failed), tries of its schedule, how often it was leased, when it is due
 -- or has ended (ms), whether it is sent once more after this try, when its latest try ended (ms), how long that took (ms), the HTTP
--- status (0: none) and the text of the answer or of what went wrong. nil if the endpoint does not get the event.
-local function read_delivery(event, endpoint_id)
-  local text = call("HGET", event, endpoint_id)
+-- status (0: none) and the text of the answer or of what went wrong. nil if the endpoint does not get the event: then there is no text.
+local function delivery_of(text)
   if not text then return nil end
   local state, tries, leases, at, again, tried_at, took_ms, status, answer =
     string.match(text, "^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (.*)$")
@@ -52,6 +51,10 @@ local function read_delivery(event, endpoint_id)
     status = status,
     answer = answer,
   }
+end
+
+local function read_delivery(event, endpoint_id)
+  return delivery_of(call("HGET", event, endpoint_id))
 end
 
 local function write_delivery(event, endpoint_id, one)
@@ -69,20 +72,19 @@ local function bring_forward(tag, endpoint_id, lane, at)
   call("ZADD", tag .. ":webhooks-" .. lane, "LT", int(at), endpoint_id)
 end
 
--- When the first of a sorted set is due (ms); nil if it is empty.
+-- When the first of a sorted set is due (ms); nil if it is empty. Numbers as texts: Redis writes others out with 17 digits first.
 local function first_score(name)
-  return tonumber(call("ZRANGE", name, 0, 0, "WITHSCORES")[2])
+  return tonumber(call("ZRANGE", name, "0", "0", "WITHSCORES")[2])
 end
 
 -- Puts an endpoint where it belongs in the lanes of its partition: at the end of what is due, so that all have their turn.
--- `has_room` is false while as many of its deliveries are under way as may be.
+-- `has_room` is false while as many of its deliveries are under way as may be. Returns when the first of its deliveries is due (ms);
+-- nil if none waits, or the endpoint is disabled.
 local function schedule_endpoint(tag, endpoint_id, now, is_enabled, is_slow, has_room)
   local first = is_enabled and first_score(name_in(tag, "first-tries", endpoint_id))
   local retry = is_enabled and first_score(name_in(tag, "retries", endpoint_id))
-  if is_slow then
-    retry = first and math.min(first, retry or first) or retry
-    first = nil
-  end
+  local due = math.min(first or math.huge, retry or math.huge)
+  if is_slow then first, retry = nil, due < math.huge and due end
   local earliest = has_room and now or first_score(name_in(tag, "sending", endpoint_id)) or now
   for lane, at in pairs({ first = first or false, retry = retry or false }) do
     if at then
@@ -91,6 +93,7 @@ local function schedule_endpoint(tag, endpoint_id, now, is_enabled, is_slow, has
       call("ZREM", tag .. ":webhooks-" .. lane, endpoint_id)
     end
   end
+  return due < math.huge and due or nil
 end
 
 -- Adds to what the events of an account, and of its partition, take (bytes).
@@ -102,7 +105,7 @@ end
 -- Queues a delivery for its first try.
 local function queue_delivery(tag, queue_id, event_id, now, is_slow)
   call("ZADD", name_in(tag, "first-tries", queue_id), int(now), event_id)
-  call("HINCRBY", tag .. ":webhook-totals", " waiting", 1)
+  call("HINCRBY", tag .. ":webhook-totals", " waiting", "1")
   bring_forward(tag, queue_id, is_slow and "retry" or "first", now)
 end
 
@@ -138,9 +141,9 @@ end
 
 -- Takes a delivery out of the queue, if it is in it.
 local function unqueue_delivery(tag, queue_id, event_id)
-  local removed = call("ZREM", name_in(tag, "first-tries", queue_id), event_id)
-    + call("ZREM", name_in(tag, "retries", queue_id), event_id)
-  if removed > 0 then call("HINCRBY", tag .. ":webhook-totals", " waiting", -1) end
+  local is_removed = call("ZREM", name_in(tag, "first-tries", queue_id), event_id) == 1
+    or call("ZREM", name_in(tag, "retries", queue_id), event_id) == 1
+  if is_removed then call("HINCRBY", tag .. ":webhook-totals", " waiting", "-1") end
 end
 
 -- Forgets a delivery, and its event once no other endpoint has it.
@@ -166,6 +169,6 @@ local function finish_delivery(tag, queue_id, event_id, now)
   local finished = name_in(tag, "finished-deliveries", endpoint_id)
   call("ZADD", finished, int(now), event_id)
   for _ = 1, math.min(2, call("ZCARD", finished) - FINISHED_MAX) do
-    remove_delivery(tag, endpoint_id, call("ZRANGE", finished, 0, 0)[1])
+    remove_delivery(tag, endpoint_id, call("ZRANGE", finished, "0", "0")[1])
   end
 end

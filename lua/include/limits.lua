@@ -116,7 +116,7 @@ local function refuses(key, letter)
 end
 
 -- Limits over all keys of an account. An account that has some has the field `limited`; then it also has a window, a set of
--- slots and a day of its own, which ADMIT, VOID, BIND and OBSERVE keep in step with those of its keys. Decision 0055.
+-- slots and a day of its own, which ADMIT, VOID, BIND and OBSERVE keep in step with those of its keys. Decision 0002.
 -- `limited` is the account's revision when it got limits. A request says under which it was admitted, so that nothing is given
 -- back to records that have begun after it.
 

@@ -28,7 +28,7 @@ local function reply_with(outcome, now, key, live, oldest, active, ...)
   end
   local remaining, reset = math.max(0, rate_limit - live), oldest and oldest + WINDOW_MS or now
   if ... ~= nil then
-    return { outcome, now, rate_limit, remaining, reset, max_concurrent, active, tier_of(key), ... }
+    return { outcome, int(now), int(rate_limit), int(remaining), int(reset), int(max_concurrent), int(active), tier_of(key), ... }
   end
   local has_terms = key.expires_at or key.monthly_credits or key.restrictions
   return '["' .. outcome .. '",' .. int(now) .. "," .. int(rate_limit) .. "," .. int(remaining) .. "," .. int(reset) .. ","
@@ -37,7 +37,8 @@ end
 
 -- A reply whose numbers of the headers are read from the store here.
 local function reply(outcome, now, key, window, slots, ...)
-  if not key then return { outcome, now, 0, 0, now, 0, 0, "", ... } end
+  -- Texts: to write a number costs cjson more than all else of this reply.
+  if not key then return { outcome, int(now), "0", "0", int(now), "0", "0", "", ... } end
   local live, _, oldest = read_window(window, key.clock)
   if key.shared then read_shared_use(key.shared) end
   return reply_with(outcome, now, key, live, oldest, call("SCARD", slots), ...)

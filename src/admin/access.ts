@@ -27,7 +27,6 @@ interface Denied {
   headers: Record<string, string>;
 }
 
-/** The token that a request brings. */
 export interface TokenAttempt {
   token: string | undefined;
   /** It has the form of a token of the management API: that is looked up before anything else. */
@@ -43,11 +42,8 @@ export interface TokenAttempt {
 export type Access = ReturnType<typeof createAccess>;
 
 /**
- * Decides who may use the admin port, for every path but `/livez`, `/readyz` and `/metrics`. A browser anywhere can be made
- * to send requests to a port that it reaches, so requests for another name (one that was rebound to this address) and
- * those of another site are refused. Where there is a token, all data need it; where there is none and the port is bound
- * beyond loopback, nothing is served. See decision 0039.
- * @param options.host what the admin port is bound to
+ * Decides who may use the admin port, for every path but `/livez`, `/readyz` and `/metrics`. A browser anywhere can be made to send requests
+ * to it, so those for another name (rebound to this address) and those of another site are refused. Decision 0039.
  * @param options.hosts further names that it answers to (`admin.hosts`)
  */
 export function createAccess(options: {
@@ -112,7 +108,6 @@ export function createAccess(options: {
   }
 
   return {
-    /** Nothing is served but probes and metrics: the port is bound beyond loopback, and there is no token. */
     closed: isClosed,
     checkSource,
     attempt,
@@ -131,7 +126,6 @@ const CLOSED = `the admin port is bound beyond loopback and has no token, so onl
 function createWrongTokens(nowMs: () => number) {
   const byAddress = new Map<string, { count: number; sinceMs: number }>();
   let total = { count: 0, sinceMs: 0 };
-  /** Addresses that have shown the right token: attempts from other addresses do not lock them out. */
   const proven = new Map<string, true>();
 
   const leftMs = ({ sinceMs }: { sinceMs: number }) => sinceMs + MINUTE_MS - nowMs();

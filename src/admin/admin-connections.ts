@@ -7,18 +7,12 @@ import { followConnections } from "../gateway/http-server.ts";
 /** Unanswered requests on one connection; no client of the admin port pipelines. */
 const UNANSWERED_MAX = 8;
 
-/** X-Forwarded-For is not trusted here. */
 const addressOf = clientAddress([]);
 
-/**
- * Limits the connections of the admin port, which has few clients. A new connection replaces one of the address with the most: the longest
- * idle one, or else the one that has been sending an incomplete request for the longest time. A connection with many unanswered requests is
- * ended. Requests that were read already still reach the server's handlers, with a destroyed socket.
- */
+/** A new connection replaces the longest idle one of the address with the most, or else the one longest busy with an incomplete request. */
 export function limitAdminConnections(server: Server, max: number): void {
   interface Open extends LimitedConnection {
     socket: Socket;
-    /** Responses that have not been sent. */
     pending: Set<ServerResponse>;
   }
   const limits = createConnectionLimits<Open>(() => ({ total: max, perAddress: max }));

@@ -27,7 +27,6 @@ import { createRefusalLog } from "./refusal-log.ts";
 
 type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 
-/** Assembles the admin port: access, console, log level and pages. One process of a gateway serves it. */
 export function createAdminPort(options: {
   /** For what needs a restart. */
   config: Config;
@@ -99,7 +98,6 @@ export function createAdminPort(options: {
   });
   return {
     server,
-    /** Before the rest, while the store can still be reached. */
     async stopWork(): Promise<void> {
       await Promise.all([reporter.stop(), health.stop()]);
     },

@@ -24,7 +24,6 @@ interface AdminServerOptions {
   metricsPage(): Promise<string>;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
-  /** The configuration in force, without secrets. */
   config(): object;
   access: Pick<Access, "check">;
   refusals: Pick<RefusalLog, "signIn">;
@@ -36,7 +35,6 @@ interface AdminServerOptions {
   log: Logger;
 }
 
-/** The server of the admin port: liveness, readiness, metrics, the API description and the console; never public. */
 export function createAdminServer(options: AdminServerOptions): Server {
   const page = createPages(options);
 

@@ -14,10 +14,7 @@ type Figures = Pick<
   "requestsPerSecond" | "refusedPerSecond" | "failedPerSecond" | "inFlight" | "settlementsWaiting"
 >;
 
-/**
- * Writes what this gateway says of itself to the store every 5 s, so that the console of each gateway shows all of them.
- * While the store is away nothing is written.
- */
+/** Writes this gateway's report to the store every 5 s, so that each gateway's console shows all. While the store is away nothing is written. */
 export function createGatewayReporter(options: {
   connection: Connection;
   figures(): Figures;

@@ -49,7 +49,6 @@ const FAILURES = [
   "upstream_timeout",
 ] as const;
 const LIMITED: readonly string[] = ["rate_limited", "upstream_rate_limited"];
-/** Nothing was sent, or nobody waited for the answer. */
 const NOT_ASKED: readonly string[] = ["overloaded", "unroutable", "client_gone"];
 
 /** Exchanges with the upstream that a client waited for, since the start of the processes. */

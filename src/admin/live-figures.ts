@@ -26,7 +26,6 @@ type Kind = (typeof KINDS)[number];
 
 const GENERATIONS = new Set<string>(GENERATION_ENDPOINTS.map((endpoint) => API_PREFIX + endpoint));
 
-/** All counts since the start of the process. */
 interface Sample {
   atMs: number;
   ok: number;
@@ -50,16 +49,12 @@ export interface LiveView {
 }
 
 interface LiveSources {
-  /** By process of this gateway; their sums are shown. */
   readings(): Promise<readonly MetricsReading[]>;
   /** Slots taken over all gateways; null while the store is away. */
   slots(): Promise<number | null>;
 }
 
-/**
- * Samples the metrics of all processes of this gateway every two seconds, and keeps the samples of 15 minutes, so that a page
- * shows a plot as soon as it is opened.
- */
+/** Samples the metrics of all processes every two seconds and keeps 15 minutes of them. */
 export function createLive(sources: LiveSources, nowMs: () => number = Date.now) {
   const samples: Sample[] = [];
   let taken = 0;
@@ -99,7 +94,6 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
       timer = setInterval(() => void sample().catch(() => undefined), SAMPLE_EVERY_MS).unref();
     },
     stop: (): void => clearInterval(timer),
-    /** Sums over this gateway's processes. Rates over the last 10 s. */
     latest() {
       const now = samples.at(-1);
       const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];
@@ -232,14 +226,9 @@ function deniedOf(samples: readonly Sample[]): LiveView["denied"] {
     .sort((a, b) => b.last_15_minutes - a.last_15_minutes);
 }
 
-/** A cumulative histogram: upper bound in seconds (Infinity last) to how many were at most that. */
 type Buckets = ReadonlyMap<number, number>;
 
-/**
- * The quantile of what came between two readings of a histogram, in seconds, evenly spread within its bucket as
- * Prometheus has it; null when nothing came. Beyond the last bound it is that bound.
- * @param share 0.5 for the median
- */
+/** As Prometheus: evenly spread within its bucket; null when nothing came; beyond the last bound that bound. @param share 0.5 for the median */
 export function quantileBetween(share: number, before: Buckets, after: Buckets): number | null {
   const bounds = [...after.keys()].sort((a, b) => a - b);
   const grown = (bound: number): number => Math.max(0, (after.get(bound) ?? 0) - (before.get(bound) ?? 0));

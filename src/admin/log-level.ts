@@ -10,11 +10,7 @@ const BODY_BYTES_MAX = 256;
 
 export type LogLevel = (req: IncomingMessage, res: ServerResponse) => Promise<void>;
 
-/**
- * `GET /log-level` tells the level, `PUT` with the level as text or as `{"level":"debug"}` sets it until the next start
- * or the next change of `log.level`. With an ADMIN_TOKEN, both need the token.
- * @param options.set puts a level in force, in all processes of this gateway
- */
+/** `PUT` sets the level, as text or as `{"level":"debug"}`, until the next start or change of `log.level`. @param options.set in all processes */
 export function createLogLevel(options: {
   access: Access;
   refusals: Pick<RefusalLog, "signIn">;
@@ -22,7 +18,6 @@ export function createLogLevel(options: {
   set(level: string): void;
 }): LogLevel {
   const { access, refusals, log } = options;
-  // The log must say why it fell silent.
   const audit = createAudit(log);
 
   async function decide(req: IncomingMessage): Promise<Reply> {
@@ -48,7 +43,6 @@ export function createLogLevel(options: {
   return async (req, res) => send(res, await decide(req));
 }
 
-/** @param text undefined when it was too long, or the client went away */
 function levelIn(text = ""): string | undefined {
   const word = /^\s*(?:\{\s*"level"\s*:\s*"([a-z]+)"\s*\}|([a-z]+))\s*$/.exec(text);
   const level = word?.[1] ?? word?.[2];

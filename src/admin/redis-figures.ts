@@ -5,11 +5,8 @@ import { isPersistent, memoryOf, readInfo, replicasOnline } from "../redis/serve
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
-/** One INFO per primary each time. */
 const EVERY_MS = 60_000;
-/** Soon after the start, once the primaries are connected. */
 const FIRST_MS = 2000;
-/** The primary's name where the address is that of one server. */
 const ONE_SERVER = "redis";
 
 /** Shows of each primary what `tollgate doctor` warns of: its clock, its memory, whether it keeps its data, and its replicas. */
@@ -39,7 +36,6 @@ export function createRedisFigures(options: {
     metrics.redisReplicas.set(labels, replicasOnline(info));
   }
 
-  /** Figures of a primary that does not answer, or is one no more, are removed. */
   async function look(): Promise<void> {
     const shown = await Promise.allSettled(
       connection.primaries().map(async (primary) => {

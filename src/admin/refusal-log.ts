@@ -19,17 +19,13 @@ interface Kind {
 
 export type RefusalLog = ReturnType<typeof createRefusalLog>;
 
-/**
- * The lines about requests that the admin port refuses. Whoever reaches the port can cause them, so they are few and short.
- * @param options.counted called with each refused sign-in
- */
+/** Lines about refused requests. Whoever reaches the port can cause them, so they are few and short. */
 export function createRefusalLog(options: {
   log: Logger;
   counted(reason: SignInRefusal): void;
   nowMs?: () => number;
 }) {
   const { counted, nowMs = Date.now } = options;
-  /** Who tried what must be on record whatever the log level. */
   const audit = createAudit(options.log);
   const kinds = new Map<string, Kind>();
 
@@ -72,7 +68,6 @@ export function createRefusalLog(options: {
   };
 }
 
-/** Never has the token. */
 export const requestLine = (req: IncomingMessage): object => ({
   method: req.method,
   path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),
@@ -89,7 +84,6 @@ export function shortened(whole: string): string {
   return `${text.slice(0, chars)}…`;
 }
 
-/** A path as it is meant; as it is written if it is no text. */
 function decodedPath(path: string): string {
   try {
     return decodeURIComponent(path);
@@ -98,7 +92,6 @@ function decodedPath(path: string): string {
   }
 }
 
-/** Keys and tokens, as far as they reach. */
 const SECRET = /\b(sk|tgm)_[^\s"'`/?&,;]+/g;
 
 /** A text in which no key or token stands: somebody may give one where an id belongs. */

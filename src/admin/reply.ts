@@ -21,11 +21,9 @@ export const json = (status: number, value: object, headers: Record<string, stri
 });
 
 const GZIP = /(?:^|,)\s*gzip\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))[^,]*)?(?:,|$)/i;
-/** A shorter one fits into a packet as it is. */
 const COMPRESSED_BYTES_MIN = 1200;
 const compress = promisify(gzip);
 
-/** A long reply is compressed for those that take that. */
 export async function compressed(req: IncomingMessage, reply: Reply): Promise<Reply> {
   const { body = "", headers } = reply;
   if (body.length < COMPRESSED_BYTES_MIN || !GZIP.test(String(req.headers["accept-encoding"] ?? "")))

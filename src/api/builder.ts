@@ -53,11 +53,7 @@ export const jsonContent = (schema: object, more: object, type = "application/js
   [type]: { schema, ...more },
 });
 
-/**
- * Writes schemas with references in place of those that have a name.
- * @param keyword what the document has in place of a keyword; undefined: the same
- * @returns `described` of a schema where it is used, `members` of one that is defined
- */
+/** Writes schemas, those with a name as references. @param keyword what stands in place of a keyword; undefined: the same */
 export function schemaWriter(
   nameOf: (schema: object) => string | undefined,
   keyword: (name: string, value: unknown, schema: object) => object | undefined = () => undefined,

@@ -5,10 +5,7 @@ import { INTRODUCTION, TAGS } from "./introduction.ts";
 import { OPERATIONS, type Operation, PARAMETERS } from "./operations.ts";
 import { componentSchemas } from "./schemas.ts";
 
-/**
- * The description of the public port as an OpenAPI 3.1 document, made from what validates, refuses and answers.
- * `docs/openapi.json` is this text; the admin port serves it.
- */
+/** `docs/openapi.json`; the admin port serves it. */
 export function openApiText(): string {
   return `${JSON.stringify(openApi(), null, 2)}\n`;
 }
@@ -85,10 +82,7 @@ const TITLES: Readonly<Record<string, string>> = {
 /** Decided with the store at hand, or before it is asked for; never while the gateway works without it. */
 const NEVER_DEGRADED = new Set(["401", "402", "403", "417", "426", "431", "503", "505"]);
 
-/**
- * The error responses, each once: under its title where several kinds of operation share it or one alone has it, else
- * under the kind's name too; and for each kind the references to its own.
- */
+/** The error responses, each once: under its title where it is shared or alone, else under the kind's name too; and each kind's references. */
 function errorResponses() {
   const named: Record<string, unknown> = {};
   const references = {} as Record<Kind, Record<string, unknown>>;

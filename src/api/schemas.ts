@@ -47,10 +47,7 @@ const NAMED: readonly (readonly [name: string, schema: Type.TSchema])[] = [
 ];
 const NAMES = new Map<unknown, string>(NAMED.map(([name, schema]) => [schema, name]));
 
-/**
- * The gateway's own formats as the patterns that it checks. `format: uri` would be another rule (RFC 3986 allows ports
- * beyond 65535 and forbids letters beyond ASCII), and clients that validate would refuse or accept what the gateway does not.
- */
+/** The gateway's own patterns. `format: uri` is another rule (RFC 3986), and clients that validate would refuse other addresses. */
 const FORMATS: Readonly<Record<string, object>> = {
   "web-url": { pattern: WEB_URL_PATTERN },
   "https-url": { pattern: HTTPS_URL_PATTERN },
@@ -78,10 +75,7 @@ function withNulls(schema: Record<string, unknown>): Record<string, unknown> {
   return { ...schema, properties: Object.fromEntries(nullable) };
 }
 
-/**
- * A keyword as the document has it. A default is put into words: generators of types take a parameter with a `default` for one that
- * is always there (openapi-typescript, by default), and its users could not leave it out.
- */
+/** Defaults are put into words: generators of types take a parameter with a `default` for one that is always there. */
 const { members } = schemaWriter(
   (schema) => NAMES.get(schema),
   (name, value, schema) => {

@@ -20,10 +20,8 @@ import {
 } from "./changed-records.ts";
 
 export interface ArchivedState {
-  /** Newest entry that counts; undefined for none. */
   newest: LedgerEntry | undefined;
   forks: number;
-  /** Id of the newest audit record; `LEDGER_START` for none. */
   audit: string;
   /** Number of its newest batch; 0 for none. */
   batch: number;
@@ -41,7 +39,6 @@ export interface ArchivePosition extends ArchivedState {
   due: number | undefined;
 }
 
-/** Records of a partition that the archive lacks. */
 export interface ArchivePage {
   position: ArchivePosition;
   next: ArchivePosition;
@@ -165,10 +162,7 @@ async function pageOf(
   };
 }
 
-/**
- * Requests of the same score may be in several pages. After the last page its score is looked at again: more may end in
- * that millisecond, and Redis lists those of the same score by their ids.
- */
+/** The score of the last page is looked at again: more may end in that millisecond. */
 function lookedAfter(
   looked: ArchivePosition["looked"],
   page: readonly [id: string, score: string][],

@@ -49,10 +49,7 @@ interface BeginOptions {
   listed: NamedPages;
 }
 
-/**
- * Continues after the last copier, or begins a new generation, in which COLLECT keeps uncopied requests and all accounts and
- * keys are copied. @returns undefined if another copier has continued
- */
+/** Continues after the last copier, or begins a new generation: COLLECT keeps uncopied requests. @returns undefined if another has continued */
 export async function beginCopying(
   primary: Primary,
   partition: number,
@@ -109,10 +106,7 @@ function isOutOfStep({ newest, batch }: ArchivedState, record: ArchiveRecord): b
 
 const writingOf = (batch: number, noted: number): string => `${batch} after ${noted}`;
 
-/**
- * Says in the store which batches are written next. A store that says so of the archive's newest batch is no older copy from
- * before that batch was read.
- */
+/** Says in the store which batches come next: a store that names the archive's newest batch is no older copy from before it. */
 export const announceBatches = (primary: Primary, pages: readonly ArchivePage[]): Promise<unknown> =>
   primary.command(() =>
     Promise.all(
@@ -133,10 +127,7 @@ export const readArchiveRecords = (
     return new Map(partitions.map((partition, at) => [partition, found[at]!]));
   });
 
-/**
- * Begins a new generation with one command: accounts, keys and requests are copied again. @param has the archive's state; if
- * unknown, the next copier begins anew
- */
+/** Begins a new generation: all is copied again. @param has the archive's state; unknown: the next copier begins anew */
 export async function renewGeneration(
   primary: Primary,
   partition: number,
@@ -210,10 +201,7 @@ export async function oldestUncopied(
   });
 }
 
-/**
- * Leases partitions to this process. A lease expires, so another process takes over. Two copiers at a time do no harm: primary
- * keys decide.
- */
+/** Leases partitions to this process. Two copiers at a time do no harm: primary keys decide. */
 export async function takeTurns(
   primary: Primary,
   partitions: readonly number[],

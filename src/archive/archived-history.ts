@@ -134,7 +134,6 @@ const PAGE_OF_ALL = `
 
 type RowOfAll = EntryRow & { looked_at: number; last_place: string | null };
 
-/** A place: when, id, partition. */
 const PLACE = /^(\d{1,15})(?:\.0*)? (\d{1,18})-(\d{1,18}) (\d{1,4})$/;
 
 /** Transactions of all accounts. */

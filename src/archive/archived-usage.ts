@@ -65,7 +65,6 @@ const SALES = `
   WHERE kind IN ('purchase', 'trial', 'goodwill') AND at >= $1::date AT TIME ZONE 'UTC' AND at < $2::date AT TIME ZONE 'UTC'
   GROUP BY 1, 2, 3 ORDER BY kind COLLATE "C", coalesce(currency, '') COLLATE "C", coalesce(package, '') COLLATE "C"`;
 
-/** Grants of a UTC month. */
 export async function archivedSales(query: ArchiveQuery, month: string): Promise<Sale[]> {
   const { first, next } = monthBounds(month);
   const rows = await query<Record<"kind" | "package" | "currency" | "grants" | "credits" | "paid", string>>(
@@ -84,7 +83,6 @@ type StatementRow = Record<(typeof STATEMENT_NUMBERS)[number], string> & {
   is_this: boolean;
 };
 
-/** By account, of those that had entries by then. */
 export async function archivedStatements(
   query: ArchiveQuery,
   accountIds: readonly string[],

@@ -17,10 +17,7 @@ export type NamedPages = AsyncIterable<readonly string[]>;
 
 const LISTED_AT_ONCE = 500;
 
-/**
- * Notes all accounts and keys of a partition as changed, then the generation as listed. @param archived those in the archive,
- * which the store may have lost
- */
+/** Notes all accounts and keys as changed, then the generation as listed. @param archived those in the archive, which the store may have lost */
 export async function noteAllChanged(
   primary: Primary,
   partition: number,

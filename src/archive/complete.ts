@@ -50,10 +50,7 @@ async function requireCopied(nodes: RedisNodes, query: ArchiveQuery, partition: 
   return archivedTo;
 }
 
-/**
- * Requires that archive and Redis together have all entries of an account. @returns the archive's newest entry of the partition
- * @throws BehindError, ArchiveError
- */
+/** Requires that archive and Redis together have all entries. @returns the archive's newest of the partition @throws BehindError, ArchiveError */
 export async function requireComplete(
   nodes: RedisNodes,
   query: ArchiveQuery,

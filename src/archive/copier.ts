@@ -19,10 +19,7 @@ export interface CopierOptions extends CopyingOptions {
   intervalMs(): number;
 }
 
-/**
- * Copies ledger entries, ended requests, accounts and keys. The rows are the cursor, and primary keys make repeated writes
- * harmless. Decision 0050.
- */
+/** The rows are the cursor, and primary keys make repeated writes harmless. Decision 0050. */
 export function createCopier(options: CopierOptions) {
   const { connection, log } = options;
   const turns = createTurns(connection);

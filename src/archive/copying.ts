@@ -136,10 +136,7 @@ function keepOnly({ positions, complete }: Progress, partitions: readonly number
   }
 }
 
-/**
- * Reads the archive's state of unknown partitions. If another process writes meanwhile, or time is short, the next round tries
- * again.
- */
+/** Reads the archive's state of unknown partitions. If another process writes meanwhile, the next round tries again. */
 async function beginUnknown(
   positions: Progress["positions"],
   { primary, partitions }: HeldPartitions,
@@ -184,7 +181,6 @@ function sayMissing(log: Logger, { position, missingUntil, entries }: ArchivePag
   );
 }
 
-/** Hides rows that the store has lost. */
 async function hideLost(
   { metrics, log }: CopyingOptions,
   primary: Primary,
@@ -228,7 +224,6 @@ async function writePages(
   }
 }
 
-/** Shows the age of the oldest uncopied entry. */
 async function showLag(
   { connection, metrics }: CopyingOptions,
   {

@@ -54,10 +54,7 @@ interface RestoreOptions {
   seen?: (entries: number) => void;
 }
 
-/**
- * Fills an empty Redis from one snapshot of the archive. Windows and days begin anew; holds are not restored. @throws
- * OperatorError, ArchiveError
- */
+/** Fills an empty Redis from one snapshot; windows and days begin anew, holds are not restored. @throws OperatorError, ArchiveError */
 export function restoreStore(
   { transaction }: ArchiveConnection,
   nodes: RedisNodes,

@@ -147,9 +147,7 @@ async function readState(
   );
 }
 
-/**
- * The archive is as it was when these pages were read, and locked until the end of the transaction. @throws StaleArchiveError
- */
+/** Locks the archive until the end of the transaction. @throws StaleArchiveError if it changed since these pages were read */
 async function requireUnchanged(run: ArchiveQuery, positions: readonly ArchivePosition[]): Promise<void> {
   // A fixed order prevents deadlocks.
   const partitions = positions.map(({ partition }) => partition).sort((one, other) => one - other);

@@ -17,10 +17,7 @@ interface TrimmingOptions {
   log: Logger;
 }
 
-/**
- * Removes archived entries. The archive is read each time: remembered positions may be ahead of an archive that lost rows.
- * Decision 0051.
- */
+/** The archive is read each time: remembered positions may be ahead of one that lost rows. Decision 0050. */
 export function createTrimming({ keepMs, look, metrics, log }: TrimmingOptions) {
   let trimmedAtMs = Number.NEGATIVE_INFINITY;
   const reported = new Map<number, string>();
@@ -64,7 +61,7 @@ export function createTrimming({ keepMs, look, metrics, log }: TrimmingOptions) 
   };
 }
 
-/** Blocks Redis for a millisecond at most. Decision 0051. */
+/** Blocks Redis for a millisecond at most. Decision 0050. */
 const SLICE_MAX = 25;
 const PAUSE_MS = 5;
 const KEEP_REFERENCES_MS = 400 * 86_400_000;
@@ -80,10 +77,7 @@ export interface TrimOptions {
   sliceMax?: number;
 }
 
-/**
- * Removes archived entries older than `keepMs`, up to the charge of an unfinished task. May be stopped and repeated. @throws
- * Error of Redis; FROZEN
- */
+/** Removes archived entries older than `keepMs`, up to the charge of an unfinished task. Repeatable. @throws Error of Redis; FROZEN */
 export async function trimLedger(run: Run, options: TrimOptions): Promise<TrimmedSlice> {
   const { partition, archivedTo, keepMs, keepReferencesMs = KEEP_REFERENCES_MS, signal } = options;
   const { slicesMax = Number.POSITIVE_INFINITY, sliceMax = SLICE_MAX } = options;

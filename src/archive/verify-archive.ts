@@ -62,10 +62,7 @@ const ENTRIES = `
 const COUNT = "SELECT count(*) AS entries FROM tollgate.ledger_entries WHERE partition = $1";
 const ENTRY = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id = $2";
 
-/**
- * Compares entries, chains and keys with the store while traffic goes on. Memory grows with the accounts of one partition.
- * @param options.rest awaited after each page; an error from it ends the run
- */
+/** Compares entries, chains and keys with the store under traffic. Memory grows with a partition's accounts. @param options.rest after each page */
 export async function verifyArchive(
   nodes: RedisNodes,
   query: ArchiveQuery,

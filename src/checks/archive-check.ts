@@ -19,10 +19,7 @@ const RIGHTS = `
     OR (c.relkind = 'r' AND c.relname <> 'migrations' AND NOT has_table_privilege(c.oid, 'INSERT')))
   ORDER BY c.relname`;
 
-/**
- * Checks the archive, if there is one.
- * @param storeId of the store; undefined if that could not be read
- */
+/** @param storeId undefined if that could not be read */
 export async function archiveChecks(
   config: Config | undefined,
   storeId: string | undefined,

@@ -16,10 +16,7 @@ export interface AskedSentinel {
   answer: SentinelAnswer | { why: string };
 }
 
-/**
- * Asks each Sentinel of an address by itself; nothing for other addresses.
- * @param replicas that are connected to the primary; undefined if it does not answer
- */
+/** Nothing for addresses without Sentinels. @param replicas connected to the primary; undefined if it does not answer */
 export async function sentinelsChecks(
   address: RedisAddress,
   tlsCa: string | undefined,

@@ -199,10 +199,8 @@ const NO_POST_PATH = "/api/v1/tasks/tollgate-doctor";
 const BODY = "{}";
 
 /**
- * True if the upstream sends `100 Continue` to a request that did not ask for it. The server, or a proxy before it, does so
- * for requests with a body before it looks at what is asked, so a POST to a path that takes none shows it. The gateway skips
- * it (decision 0003); advice all the same, since other clients end the connection.
- * @returns false also where there is no answer, which the other check tells
+ * True if the upstream, or a proxy before it, sends an unasked `100 Continue`, shown by a POST to a path that takes none. The gateway skips it
+ * (decision 0003); other clients end the connection.
  */
 function sendsUnaskedContinue(
   upstream: { url: string } & GatewayIdentity & UpstreamTls,

@@ -182,9 +182,6 @@ const LINES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   },
 };
 
-/**
- * Examples by the words of their command, such as `keys create`, and of `tollgate` itself under the empty text: what each is
- * for, and a line to paste. Shown by `--help` and in docs/cli.md. A test parses each with the command's options.
- */
+/** By the words of their command, `tollgate` itself under "". Shown by `--help` and in docs/cli.md; a test parses each. */
 export const EXAMPLES: Readonly<Record<string, readonly (readonly [what: string, line: string])[]>> =
   Object.fromEntries(Object.entries(LINES).map(([words, lines]) => [words, Object.entries(lines)]));

@@ -219,10 +219,7 @@ async function openSink(
   };
 }
 
-/**
- * A file. With a cursor file what was written counts as soon as both are on disk, every so often and at the end; what
- * was written after that is cut off by the next run. So nothing is lost or doubled, whenever the process ends.
- */
+/** With a cursor file, what was written counts once both are on disk; the next run cuts off the rest, so nothing is lost or doubled. */
 async function fileSink(
   output: string,
   { cursorFile, format, header }: ExportFlags,

@@ -36,10 +36,7 @@ async function openedArchive(statementMs: number) {
   return { archive: connectArchive(archiveUrl(), { statementMs }), inWords };
 }
 
-/**
- * Runs one command's work with the archive at `ARCHIVE_URL`, and closes it whatever happens.
- * @throws OperatorError in one sentence that says what to do
- */
+/** Runs work with the archive at `ARCHIVE_URL`, and closes it. @throws OperatorError that says what to do */
 export async function withArchive<T>(
   work: (archive: OpenedArchive) => Promise<T>,
   statementMs = READ_MS,
@@ -48,10 +45,7 @@ export async function withArchive<T>(
   return work(archive).catch(inWords).finally(archive.close);
 }
 
-/**
- * Runs a look-up: the archive has to be this store's, which Redis knows.
- * @throws OperatorError in one sentence that says what to do, also for another store's archive
- */
+/** Runs a look-up in this store's own archive. @throws OperatorError that says what to do, also for another store's archive */
 export async function withOwnArchive<T>(
   work: (query: ArchiveQuery, nodes: RedisNodes) => Promise<T>,
   statementMs = READ_MS,

@@ -27,10 +27,7 @@ interface OperationCommand<Done> {
   about: string;
   /** By their form, such as `<account>`: parts of the path, else fields as the options. */
   arguments?: Readonly<Record<string, Parameter>>;
-  /**
-   * Fields of the body or the query, by their flags. The schema says how each is parsed and whether it is required. The second word
-   * of `<n|none>` stands for null.
-   */
+  /** Fields of body or query by their flags. The schema says how each is parsed; the second word of `<n|none>` stands for null. */
   options?: Readonly<Record<string, Parameter>>;
   /** Fields that the command's name stands for. */
   always?: Readonly<Record<string, unknown>>;

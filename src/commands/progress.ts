@@ -12,10 +12,7 @@ interface Progress {
 
 const SILENT: Progress = { show: () => undefined, done: () => undefined };
 
-/**
- * One line on standard error that says how far long work is; nothing where that is no terminal, or a dumb one.
- * @param options.output where the work's own output goes: the line would stand between two of it on one screen
- */
+/** One line on a terminal's standard error. @param options.output where the work prints: the line would stand between two of its lines */
 export function startProgress(options: { screen?: Screen; output?: Screen } = {}): Progress {
   const { screen = process.stderr, output } = options;
   if (!screen.isTTY || output?.isTTY || process.env.TERM === "dumb") return SILENT;

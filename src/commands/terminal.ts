@@ -9,10 +9,7 @@ export type Style = "bold" | "dim" | "red" | "green" | "yellow" | "cyan";
 /** As much of a stream as decides how text is shown on it; `process.stdout` is one. */
 export type Screen = NodeJS.WritableStream & { isTTY?: boolean; columns?: number };
 
-/**
- * Text in a style, where the stream shows colours: on a terminal that is not `TERM=dumb`, unless `NO_COLOR` is set;
- * `FORCE_COLOR` goes before both. Elsewhere the text as it is.
- */
+/** Styled where the stream shows colours: a terminal that is not `TERM=dumb`. `NO_COLOR` and, before both, `FORCE_COLOR` decide. */
 export const paint = (style: Style, text: string, screen: Screen = process.stdout): string =>
   styleText(style, text, { stream: screen });
 
@@ -65,11 +62,7 @@ export function fromNow(atMs: number, nowMs: number = Date.now()): string {
 export const moment = (atMs: number | undefined, screen: Screen = process.stdout): string | undefined =>
   atMs !== undefined && screen.isTTY ? fromNow(atMs) : iso(atMs);
 
-/**
- * Rows under their headings, in columns. Where the terminal is too narrow for all, `gives` are cut first, then `drops`
- * are left out.
- * @param options headings of columns that give way; others never do
- */
+/** Rows in columns. Where the terminal is too narrow, `gives` are cut first, then `drops` are left out; no other column gives way. */
 export function table(
   headings: readonly string[],
   rows: readonly (readonly unknown[])[],

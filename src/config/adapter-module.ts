@@ -42,7 +42,6 @@ const load = createRequire(import.meta.url);
 let loading: { specifier: string; url: string; format: string; source: Buffer } | undefined;
 let isHooked = false;
 
-/** @throws ModuleMistake */
 export function loadAdapterModule(file: string, source: Buffer): AdapterModule {
   const id = `${file}#${hash("sha256", source).slice(0, 16)}`;
   const known = modules.get(id);
@@ -101,7 +100,6 @@ function lineIn(error: unknown, url: string): number | undefined {
   return Number.isNaN(line) ? undefined : line;
 }
 
-/** @throws ModuleMistake */
 function check(adapter: unknown, source: string): asserts adapter is Adapter {
   if (!isObject(adapter)) throw new ModuleMistake("has no adapter as its default export");
   const mistake = (member: string, message: string): ModuleMistake =>

@@ -62,7 +62,6 @@ export function hashOf(written: Written): string {
   return hash("sha256", text.join("\n")).slice(0, 16);
 }
 
-/** By their dotted names; lists are values. */
 export function settingLeaves(data: unknown): Map<string, unknown> {
   const found = new Map<string, unknown>();
   const walk = (value: unknown, name: string): void => {

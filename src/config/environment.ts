@@ -33,10 +33,7 @@ interface Overrides {
 
 export const NO_OVERRIDES: Overrides = { origins: new Map(), hidden: new Map() };
 
-/**
- * @param listsDefaults the file is the package's own: nobody chose a value in it that is the default
- * @returns dotted setting to its variable: all, and those that the file sets differently
- */
+/** @param listsDefaults the package's own file @returns dotted setting to its variable: all, and those that the file sets differently */
 export function applyOverrides(
   data: Record<string, unknown>,
   env: Environment,

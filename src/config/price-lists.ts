@@ -15,10 +15,7 @@ interface ReadLists {
   problems: readonly ConfigProblem[];
 }
 
-/**
- * Only the default comes from the package: another file's prices must not replace missing ones.
- * @param defaultFile where the settings name none
- */
+/** Only the default comes from the package: another file's prices must not replace missing ones. */
 export function readPriceLists(
   settings: unknown,
   { configFile, defaultFile }: { configFile: string; defaultFile: string },
@@ -142,7 +139,6 @@ export const PriceTableSchema = Type.Object(
   { ...strict, description: "Credits per request, by the path below /api/v1/." },
 );
 
-/** @throws ConfigError */
 export function loadPrices(file: string, read?: FileReader): PriceTable {
   const yaml = readYaml(file, "give each endpoint its price", read);
   const checked = validate(PriceTableSchema, yaml.data ?? {});

@@ -6,10 +6,7 @@ export type Contents = ReadonlyMap<string, Buffer | undefined>;
 /** How soon changed files are read again. */
 const SETTLE_MS = 300;
 
-/**
- * Polling sees edits in place, renames, symbolic links and network file systems. Contents must be equal twice in a row.
- * Decision 0015.
- */
+/** Polling sees edits in place, renames, links and network file systems. Contents must be equal twice in a row. Decision 0015. */
 export function watchFiles(options: {
   everyMs: number;
   known(): Contents;

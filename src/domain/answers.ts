@@ -3,10 +3,7 @@ import { byLimit, TIER_LIMITS } from "./limits.ts";
 import { DETAILS_MAX } from "./problems.ts";
 import { TASK_ID, TASK_STATUSES } from "./task-states.ts";
 
-/**
- * Schemas of responses: source of the API description and of types. Objects are open, because the upstream's fields pass
- * through.
- */
+/** Objects are open, because the upstream's fields pass through. */
 
 const time = (description: string) => Type.String({ format: "date-time", description });
 /** Passed on unchecked, so no `format`. */

@@ -4,7 +4,6 @@ export type GateRefusal = (typeof GATE_REFUSALS)[number];
 
 /** Receives what happens to those that do not get a place at once. */
 export interface GateObserver {
-  /** How many more wait. */
   waiting(change: 1 | -1): void;
   /** One got a place after this time. */
   waited?(ms: number): void;
@@ -18,16 +17,11 @@ interface WaitLimit {
 }
 
 export interface GateOptions {
-  /** Places. */
   inFlightMax: number;
   /** Places of one owner, for each place that is free; without a bound by default. */
   inFlightPerFreeMax?: number | undefined;
-  /** How many may wait. */
   waitingMax: number;
-  /**
-   * How many of one owner may wait; beyond either bound the next is refused. Without this the newest of the owner with the most makes
-   * room for one of an owner with fewer.
-   */
+  /** Beyond either bound the next is refused. Without this the newest of the owner with the most makes room for an owner with fewer. */
   waitingPerOwnerMax?: number | undefined;
   /** How long one may wait; without a limit by default. */
   waitMaxMs?: number | undefined;
@@ -46,10 +40,7 @@ interface Waiter {
   resolve(refusal: GateRefusal | undefined): void;
 }
 
-/**
- * Bounds how many are in flight and how many wait. Owners that wait take turns: one with a thousand requests delays another's by
- * one. Used before Redis, before the upstream and for calls of the management API (decisions 0032 and 0036).
- */
+/** Bounds how many are in flight and how many wait. Waiting owners take turns. Decisions 0025 and 0020. */
 export class FairGate {
   readonly #options: GateOptions;
   /** Waiting, by owner. The owner at the front is next; an owner of whom none waits is not in it. */
@@ -137,12 +128,10 @@ export class FairGate {
     this.#inFlightOf.set(owner, this.#inFlightOf.get(owner)! - places);
   }
 
-  /** Refuses all that wait, as after `close`. */
   refuseWaiting(): void {
     for (const waiter of this.#oldestFirst) this.#refuse(waiter, "closed");
   }
 
-  /** Refuses all that wait and all that come later. */
   close(): void {
     this.#closed = true;
     clearTimeout(this.#timer);

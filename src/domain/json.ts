@@ -20,10 +20,7 @@ export function parseJsonBytes(bytes: Buffer): ParsedJson {
   return parseJson(bytes.toString("utf8"));
 }
 
-/**
- * Refuses duplicate names, deep nesting and too many values, which JSON.parse accepts. RFC 8259 section 4. @param text well-
- * formed Unicode
- */
+/** Refuses what JSON.parse accepts: duplicate names, deep nesting, too many values. RFC 8259 section 4. @param text well-formed Unicode */
 export function parseJson(text: string): ParsedJson {
   const { members, fault } = survey(text, JSON_VALUES_MAX);
   if (fault === "depth")

@@ -33,9 +33,8 @@ interface LimitDeclaration {
 const STORED_MAX = 1_000_000_000;
 
 /**
- * Every limit of a key. Configuration, records, API, command line, archive and console follow from this list. The scripts check
- * the limits and take them in this order; `src/ledger/key-check.ts` checks what they did, and shares nothing with this file.
- * Limits of a process (connections, requests in flight) are in config/sections/listeners.ts.
+ * Every limit of a key, in the order in which scripts check and take them. Configuration, records, API, command line, archive and console
+ * follow from this list; `src/ledger/key-check.ts` shares nothing with it. A process's limits are in config/sections/listeners.ts.
  */
 export const LIMITS = [
   {
@@ -114,7 +113,6 @@ export const TIER_LIMITS = LIMITS.filter((limit): limit is TierLimit => limit.on
 /** Spend caps, which only a key may have. A key that lacks one has no cap; of the other limits it then has that of its tier. */
 export const CAPS = LIMITS.filter((limit): limit is Exclude<Limit, TierLimit> => limit.on === OF_KEY);
 
-/** An object with a value for each of these limits. */
 export function byLimit<One extends Limit, Value>(
   limits: readonly One[],
   value: (limit: One) => Value,
@@ -124,22 +122,17 @@ export function byLimit<One extends Limit, Value>(
   return values;
 }
 
-/** The limits of a key by its tier. */
 export type Limits = Record<TierLimit["name"], number>;
 
-/** A key's own limits. */
 export type OwnLimits = { [Name in LimitName]?: number | undefined };
 
 /** Null takes a limit away, what is left out stays. */
 export type LimitChanges = { [Name in LimitName]?: number | null | undefined };
 
-/** Limits that can be watched before they refuse. */
 export const SHADOW_LIMITS = TIER_LIMITS.map(({ name }) => name);
 export type ShadowLimit = TierLimit["name"];
 
-/**
- * `shadow`: these count and are reported, for all keys of the tier, but refuse nothing. `deprecated`: no new key gets the tier.
- */
+/** `shadow`: counted and reported, never refused. `deprecated`: no new key gets the tier. */
 export type TierLimits = Limits & { shadow?: readonly ShadowLimit[]; deprecated?: boolean };
 
 /** Tier name to its default limits; a key's own record may override each of the numbers. */

@@ -21,7 +21,6 @@ export function readMoney(amount: string, currency: string): Money | { problem: 
   return { amount: digits === 0 ? whole : `${whole}.${given.padEnd(digits, "0")}`, currency };
 }
 
-/** Digits behind the point. */
 function digitsOf(currency: string): number {
   const { maximumFractionDigits = 2 } = new Intl.NumberFormat("en", {
     style: "currency",

@@ -48,10 +48,7 @@ export function priceListAt(lists: readonly PriceList[], atMs: number): PriceLis
 /** How far a gateway's estimate of the store's clock may be off. */
 const CLOCK_SLACK_MS = 60_000;
 
-/**
- * The price at a time that is known roughly. With several lists also what ADMIT decides it by, at the store's own clock: the list
- * in force a minute ago, and those that begin within a minute. lua/include/price.lua reads it.
- */
+/** Also what ADMIT picks from by the store's clock: the list in force a minute ago, and those that begin within a minute (price.lua). */
 export function pricesAround(
   lists: readonly PriceList[],
   endpoint: GenerationEndpoint,

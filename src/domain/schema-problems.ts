@@ -21,10 +21,7 @@ export interface UnknownMember {
   readonly owner: TSchema;
 }
 
-/**
- * Broken rules in words, unknown members first. typebox gets the value without them, because enough of them fill its list.
- * @returns at least one
- */
+/** At least one, unknown members first. typebox gets the value without them, because enough of them fill its list. */
 export function schemaProblems(schema: TSchema, value: unknown): Problem[] {
   const unknown = [...unknownMembers(schema, value).take(UNKNOWN_MAX)].map(({ keys, name, known }) =>
     unknownName(keys.map(pointerTo).join(""), name, known),

@@ -3,9 +3,7 @@ import { distance } from "fastest-levenshtein";
 /** The work grows with the square of the length. */
 const WORD_CHARS_MAX = 64;
 
-/**
- * At most 2 edits apart, or a third of the word's length; case, `_` and `-` do not count. The first of equally near names wins.
- */
+/** At most 2 edits apart, or a third of its length; case, `_` and `-` do not count. The first of equally near ones wins. */
 export function nearest(word: string, known: readonly string[]): string | undefined {
   if (word.length > WORD_CHARS_MAX || /^\d*$/.test(word)) return undefined;
   const written = plain(word);

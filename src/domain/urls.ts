@@ -1,9 +1,6 @@
 import { domainToUnicode } from "node:url";
 
-/**
- * The pattern of docs/openapi.json, so that clients agree on each URL. Stricter than `new URL`, without look-ahead, linear.
- * Decision 0035.
- */
+/** The pattern of docs/openapi.json. Stricter than `new URL`, without look-ahead, linear. Decision 0035. */
 const HEX = "[0-9A-Fa-f]{1,4}";
 const IPV6 = [
   `(?:${HEX}:){7}${HEX}`,

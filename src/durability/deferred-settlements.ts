@@ -39,10 +39,7 @@ export interface SettlementOptions {
 
 export type Settlements = ReturnType<typeof createSettlements>;
 
-/**
- * Settlements that wait for the store. Each probe compares the store with what it confirmed and sends it what waits,
- * before the breaker closes.
- */
+/** Each probe compares the store with what it confirmed and sends it what waits, before the breaker closes. */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
   const { metrics, known } = connection;
@@ -117,7 +114,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       if (!primary.breaker.isOpen && isUnanswered(primary)) primary.breaker.trip(UNANSWERED);
       await kept;
     },
-    /** After the connection has closed. */
     async close(): Promise<void> {
       clearInterval(retrying);
       confirming?.close();
@@ -170,10 +166,7 @@ function sendReleased(
   }
 }
 
-/**
- * A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory
- * again.
- */
+/** A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory again. */
 function retryWaitingForClaim(
   connection: Connection,
   outbox: ReturnType<typeof createOutbox>,
@@ -192,10 +185,7 @@ function retryWaitingForClaim(
   return setInterval(() => void send(), RETRY_EVERY_MS).unref();
 }
 
-/**
- * True if the primary has the partition, which is not frozen, and the primary of the claim is not another unavailable
- * one. A repeated charge already has its claim.
- */
+/** True if the partition's primary can take it, and the claim's is not another unavailable one. A repeated charge has its claim. */
 const settledBy =
   (connection: Connection, primary: Primary) =>
   (settlement: Settlement): boolean => {

@@ -19,9 +19,7 @@ export function fileNamesIn(folder: string, suffix: string): string[] {
   }
 }
 
-/**
- * @throws Error for anything but a regular file, which could block for ever or lead elsewhere, and for a large one
- */
+/** @throws Error for anything but a regular file of the size allowed: others could block for ever or lead elsewhere */
 export function readRegularFile(path: string, bytesMax: number): string {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
   try {

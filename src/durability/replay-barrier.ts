@@ -19,8 +19,8 @@ interface Sign {
 }
 
 /**
- * Lets gateways wait for each other until all have sent again what a changed primary may lack. A gateway that served before that
- * could admit requests on a balance that an answered charge needs. Decision 0047.
+ * Gateways wait until all have sent again what a changed primary may lack: else one could admit on a balance that an answered charge
+ * needs. Decision 0043.
  */
 export function createReplayBarrier(connection: Pick<Connection, "primaries" | "partitionOn">) {
   const gateway = randomUUID();

@@ -29,7 +29,7 @@ interface StoreLossesOptions {
   log: Logger;
 }
 
-/** Work before a primary is used that may have lost confirmed writes. Decisions 0031 and 0047. */
+/** Work before a primary is used that may have lost confirmed writes. Decisions 0031 and 0043. */
 export function createStoreLosses(connection: Connection, options: StoreLossesOptions) {
   const { outbox, folder, log } = options;
   const { storeReplaced, storeOlder } = connection.metrics;
@@ -56,7 +56,6 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
       storeReplaced.set(isMeant ? 0 : 1);
       if (!isMeant) throw replacedStore(found.id);
     },
-    /** Another store in its place is refused from now on. */
     identified: lastConfirmed.use,
     async beforeUse(primary: Primary): Promise<void> {
       await terms.requireLatest(primary);

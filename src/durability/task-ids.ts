@@ -11,16 +11,12 @@ import type { Run } from "../scripts/script-definition.ts";
 
 type Tasks = ReturnType<typeof createTaskIds>;
 
-/** Scripts of tasks and their claims, on one server or on a cluster. */
 export function createTaskIds(store: TaskStore) {
   const isClustered = (): boolean => store.known.facts?.cluster ?? false;
   const claims = createClaims(store);
 
   return {
-    /**
-     * If another request owns the task id, nothing is charged, and that request's task is disputed. @param isRepeat
-     * the store has answered it before @throws ClaimError
-     */
+    /** Charges nothing if another request owns the task id. @param isRepeat the store has answered it before @throws ClaimError */
     bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
       isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
 
@@ -63,9 +59,7 @@ const NOTED_MS = 3_600_000;
 /** Longer than any task and its record live: a claim whose owner was lost expires. */
 const CLAIM_MS = 500 * 86_400_000;
 
-/**
- * The primary of the task id's claim is unavailable. Nothing was charged, and the account's primary has not failed.
- */
+/** The primary of the claim is unavailable. Nothing was charged, and the account's primary has not failed. */
 export class ClaimError extends Error {
   constructor(cause: unknown) {
     super("the primary of the task id's claim does not answer as it should", { cause });

@@ -28,10 +28,8 @@ interface TermFile {
 type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
 
 /**
- * Of two servers that both take writes, as after a promotion by hand while the old primary runs, only one is used.
- * The first gateway that meets a new replication id raises the term of the primary and tells the former one, if it
- * still answers; gateways that read that stop using it. A Redis Cluster has epochs of its own. Decision 0045. @param
- * options.lookEveryMs for tests
+ * Of two servers that both take writes, only one is used: the first gateway that meets a new replication id raises the primary's term and
+ * tells the former one; gateways that read that stop using it. Decision 0045. @param options.lookEveryMs for tests
  */
 export function createTerms(
   connection: Pick<Connection, "known" | "partitionOn" | "metrics" | "primaries">,
@@ -59,10 +57,7 @@ export function createTerms(
       if (known && known.term > term && known.replid !== replid) throw smallerTerm(known, term);
       file.keepTerm(id, name, { term, replid, at: hostOf(primary) });
     },
-    /**
-     * Called once a second: another gateway may have left the primary, or new connections may lead to another one, as
-     * behind a proxy that keeps old ones open. @returns why it must not be used any more
-     */
+    /** Once a second: another gateway may have left the primary, or connections may lead to another one. @returns why it must not be used */
     async leaveReason(primary: Primary): Promise<string | undefined> {
       ids.show(primary);
       const { id, cluster } = connection.known.facts ?? {};

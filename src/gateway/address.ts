@@ -20,11 +20,7 @@ export function trustedProxies(trusted: readonly string[]): (address: string | u
   };
 }
 
-/**
- * Reads X-Forwarded-For from the right: the first hop that is not trusted is the client. An IPv6 client counts by its /64,
- * the smallest block that one customer is given.
- * @param trusted addresses or CIDR ranges whose X-Forwarded-For counts (`server.trust_proxy`)
- */
+/** Reads X-Forwarded-For from the right: the first hop not in `trusted` (addresses, CIDR ranges) is the client, an IPv6 one by its /64. */
 export function clientAddress(trusted: readonly string[]): ClientAddress {
   const exact = exactAddress(trusted);
   return (peer, forwardedFor) => {
@@ -72,10 +68,7 @@ function prefix64(address: string): string {
 
 const WARN_EVERY_MS = 3_600_000;
 
-/**
- * Warns that a proxy in front of the gateway is not in `server.trust_proxy`: at the first request, then at most once an hour.
- * @param count counts each such request
- */
+/** Warns of a proxy that is not in `server.trust_proxy`, at most once an hour. @param count counts each such request */
 export function createUntrustedProxyNotice(
   log: Logger,
   count: () => void,

@@ -9,12 +9,7 @@ const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */
 const CLEARED_WAIT_MAX_SECONDS = 3600;
 const IN_PROGRESS_WAIT_MAX_SECONDS = 10;
-/**
- * Records what ADMIT refused.
- * @param price by the price list
- * @param calledAtMs when the store was called, by the clock of the over-limit cache
- * @returns the refusal to answer
- */
+/** @param price by the price list @param calledAtMs by the clock of the over-limit cache @returns the refusal to answer */
 export function refuseAdmission(
   context: RequestContext,
   admission: Exclude<Admission, { outcome: "admitted" | "replayed" }>,

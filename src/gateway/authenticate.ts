@@ -17,10 +17,7 @@ interface KnownKey<Key> {
 }
 
 export interface Authenticator<Key> {
-  /**
-   * Finds the key of an `Authorization` header.
-   * @throws what `lookup` throws, for a key that is not cached
-   */
+  /** @throws what `lookup` throws, for a key that is not cached */
   authenticate(authorization: string | undefined, address: string): Promise<Identity<Key>>;
   /** Cached keys, by their header in its usual spelling: a request is looked up without a text or a promise of its own. */
   readonly known: ReadonlyMap<string, KnownKey<Key>>;
@@ -33,10 +30,8 @@ export interface Authenticator<Key> {
 }
 
 /**
- * Finds the key of a bearer token. Known keys are cached for the life of the process, since each script decides whether the
- * key is still valid. Unknown keys are limited per client address. Beyond that limit keys are looked up while a budget lasts: a
- * valid key passes, and the answer to an unknown key is the same as to one that was not looked up.
- * @param lookup SHA-256 of the token, hex, to the key's reference
+ * Known keys are cached for the life of the process: each script decides whether a key is still valid. Unknown keys are limited per address;
+ * beyond that limit they are looked up while a budget lasts, and the answer is the same. @param lookup by the token's SHA-256, hex
  */
 export function createAuthenticator<Key>(options: {
   lookup(digest: string): Promise<Key | undefined>;
@@ -112,10 +107,7 @@ const ADDRESSES_MAX = 20_000;
 const MINUTE_MS = 60_000;
 const SECOND_MS = 1000;
 
-/**
- * Look-ups beyond an address's limit, so that valid keys behind it still pass. A burst of one second's budget is allowed;
- * then it refills steadily, so that a valid key after a burst of guesses gets a look-up.
- */
+/** Look-ups beyond an address's limit, so that valid keys behind it still pass. A burst of one second's budget is allowed. */
 interface LookUpBudget {
   perSecond: number;
   perAddressAndSecond: number;
@@ -123,16 +115,12 @@ interface LookUpBudget {
 
 interface UnknownKeys {
   /**
-   * Begins an attempt with a key that may be unknown. Each attempt in progress counts as if its key were unknown, and an
-   * attempt waits while they reach the limit. So simultaneous guesses cannot exceed it, and valid keys are only delayed.
-   * @returns 0 when it has begun, and then `end` must follow; else the milliseconds until the address may try again
+   * Each attempt in progress counts as if its key were unknown, so that simultaneous guesses cannot exceed the limit.
+   * @returns 0 when it has begun, and `end` must follow; else ms until the address may try again
    */
   begin(address: string): Promise<number>;
   end(address: string): void;
-  /**
-   * True if a key may be looked up beyond the limit. The address may be a load balancer's, and an attacker behind it must
-   * not lock out customers whose keys are not cached yet.
-   */
+  /** True if a key may be looked up beyond the limit: an attacker behind a load balancer must not lock out its other customers. */
   mayLookUp(address: string): boolean;
   /** How long the address may not try unknown keys; 0 if it may. */
   blockedMs(address: string): number;

@@ -58,10 +58,8 @@ interface BodyOwner {
 }
 
 /**
- * Reads and parses a JSON body of at most 256 KiB within `timeoutMs`. Always settles; after a refusal the rest of the body
- * is unread (see `drainBody`). Node's parser passes on what came with the head once the handler of the request has returned: call it
- * in a later microtask.
- * @param contentLength undefined for a chunked body
+ * Reads at most 256 KiB of JSON; always settles. After a refusal the rest is unread (`drainBody`). Node's parser passes on what came with
+ * the head once the request's handler has returned: call it in a later microtask. @param contentLength undefined: chunked
  */
 export function readJson(
   req: IncomingMessage,
@@ -130,9 +128,8 @@ const SMALL_BODY_BYTES = 4096;
 
 const PIECES_BYTES_MIN = 4096;
 /**
- * The least that an incomplete body counts, since a request that waits for its first byte is in flight, too. The memory for bodies
- * is an eighth of the heap, and one request may be in flight for each 256 KiB of heap; so a key's quarter of the memory is
- * also a quarter of the requests in flight.
+ * The least that an incomplete body counts. Bodies may take an eighth of the heap, and one request per 256 KiB of it may be in flight, so a
+ * key's quarter of the memory is also a quarter of the requests in flight.
  */
 const BODY_COUNTS_MIN = 32 * 1024;
 
@@ -210,9 +207,8 @@ function parseBytes(bytes: Buffer): BodyResult {
 }
 
 /**
- * Reads and discards what a client is still sending after its refusal: an immediate close would reset the connection, and
- * the client would lose the response. Bounded in bytes, chunks and time.
- * @param giveUp called when a bound is reached: the connection must end
+ * Discards what a refused client still sends: an immediate close would reset the connection, and the response would be lost. Bounded in
+ * bytes, chunks and time. @param giveUp called at a bound: the connection must end
  */
 export function drainBody(req: IncomingMessage, onRead: BodyRead, giveUp: () => void): void {
   if (req.complete || req.destroyed) return;
@@ -247,10 +243,7 @@ export interface BodyBudget {
   give(keyId: string, bytes: number): void;
 }
 
-/**
- * @param totalMax bytes of all bodies together
- * @param refused a body was refused
- */
+/** @param totalMax bytes of all bodies together @param refused a body was refused */
 export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBound) => void): BodyBudget {
   const held = new Map<string, number>();
   let total = 0;

@@ -51,8 +51,8 @@ export function createCallbacks(parts: Pick<Callbacks, "guard" | "tasks">): Call
 }
 
 /**
- * A callback of the upstream. Its token is checked before a byte of its body is read, and the body is read only if the request has no
- * task so far. 200 says that the task was asked for; where a callback is the only word of a task, 503 asks for it once more.
+ * The token is checked before a byte of the body, which is read only if the request has no task so far. 503: a callback that is the only
+ * word of a task is asked for once more.
  */
 export async function receiveCallback(
   gateway: Gateway,
@@ -201,8 +201,7 @@ const MAC_CHARS = 32;
 const TOKEN = /^(\d{1,4})\.([\w-]{1,64})\.([\w-]{32})$/;
 
 /**
- * The addresses that the upstream gets in place of a customer's `callBackUrl`. A token names a request and proves by a MAC that a
- * gateway made it, so an unknown one is refused without a look at Redis. Decision 0076.
+ * Addresses in place of a customer's `callBackUrl`. A token proves by a MAC that a gateway made it. Decision 0076.
  * @param secrets WEBHOOK_SECRET_KEY, then the previous one, whose tokens are still valid
  */
 export function createCallbackAddresses(secrets: readonly [string, ...string[]]) {

@@ -72,11 +72,7 @@ export class ClientConnection implements LimitedConnection {
   }
 }
 
-/**
- * Stops reading from a client's connection. Node's server resumes a connection whenever it expects something on it: after
- * each request and while it reads a body. A `resume` during the pause is undone, and repeated when the pause ends.
- * @returns ends the pause
- */
+/** Node's server resumes a connection after each request and while it reads a body; during the pause that is undone. @returns ends the pause */
 export function pauseReading(socket: Socket): () => void {
   let flows = !socket.isPaused();
   let resumed = false;

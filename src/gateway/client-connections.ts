@@ -137,10 +137,7 @@ export class ClientConnections {
       this.#unread.written(connection, exchange, bytes);
   }
 
-  /**
-   * The rest of this request's body is not worth reading: reads no more, and ends the connection once the client had time to
-   * read the response. An immediate close would reset the connection, and the client might lose the response.
-   */
+  /** Ends the connection once the client had time to read the response: an immediate close would reset it. */
   endAfterResponse(res: ServerResponse): void {
     const connection = this.#connections.get(res.req.socket);
     if (!connection || connection.isEnding) return;
@@ -264,10 +261,7 @@ export class ClientConnections {
 
 /** Requests of one connection that are processed at a time. The requests behind them wait, and nothing more is read. */
 const STARTED_MAX = 8;
-/**
- * Requests that may wait on one connection. Node emits every request of one read, which is up to 64 KiB. Clients that
- * really pipeline send a few.
- */
+/** Requests that wait on one connection. Node emits every request of one read (64 KiB); clients that really pipeline send a few. */
 const WAITING_MAX = 100;
 
 interface PipelinedRequestsOptions {
@@ -320,10 +314,7 @@ class PipelinedRequests {
   }
 }
 
-/**
- * When a connection closes, Node creates an error for each unanswered request on it, up to 2,500 from one read. Without stack
- * traces, which nobody reads, that takes a third of the time.
- */
+/** Node creates an error for each of up to 2,500 unanswered requests of a closed connection; without stack traces a third of the time. */
 function abortWithoutStacks(socket: Socket): void {
   let stackTraceLimit = 0;
   socket.prependOnceListener("close", () => {

@@ -22,11 +22,9 @@ type ConnectionAdmission<Connection> =
   | { outcome: "refused"; bound: ConnectionBound };
 
 /**
- * Limits the connections in total and per address. At a limit, the new connection replaces the longest idle connection of the
- * address with the most connections, or else the one that has been sending an incomplete request for the longest time. It is
- * refused if that address has no more connections than its own, or if all connections have pending responses. So no
- * address can take another address's last connection, or lock others out. Connections from trusted proxies count
- * in total only and are never replaced. Decision 0035.
+ * At a limit, a new connection replaces the longest idle one of the address with the most, or else the one that sends an incomplete request
+ * for the longest time; refused if that address has no more than its own. So no address can take another's last connection. Those from
+ * trusted proxies count in total only and are never replaced. Decision 0035.
  */
 export function createConnectionLimits<Connection extends LimitedConnection>(
   limits: () => { total: number; perAddress: number },

@@ -1,10 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { ClientConnection } from "./client-connection.ts";
 
-/**
- * Connections that one address may open while it is throttled. Nothing is read from them yet, so the gateway does not notice
- * which of them their clients have closed. With fewer, clients that open them again and again displace each other and everybody else.
- */
+/** For a throttled address. Nothing is read from them yet, so that those that have closed are not noticed; fewer would displace each other. */
 export const UNREAD_MAX = 512;
 
 interface ConnectionReadsOptions {
@@ -62,10 +59,7 @@ export class ConnectionReads {
     this.#throttle.bodyRead(payer, bytes);
   }
 
-  /**
-   * The account is throttled for this body, and not others behind the same address; from a trusted proxy until the request ends, else
-   * for all that follows on this connection.
-   */
+  /** The account is throttled for this body, not others behind the address; from a trusted proxy until the request ends. */
   uploadStarted(connection: ClientConnection, upload: IncomingMessage, accountId: string): void {
     connection.upload = upload;
     // No address contains a space.
@@ -83,10 +77,7 @@ export class ConnectionReads {
     else connection.resumeReading();
   }
 
-  /**
-   * A request with a chunked body has started. Node creates an object for each chunk that it reads, however small. So nothing
-   * more is read than came with the head until a handler reads the body.
-   */
+  /** Node makes an object for each chunk, however small, so nothing is read beyond the head until a handler reads the body. */
   pauseUntilBodyRead(connection: ClientConnection, req: IncomingMessage): void {
     const { bytesRead } = req.socket;
     // A proxy may send all its clients' bodies chunked; its chunks are not small.
@@ -109,19 +100,13 @@ export class ConnectionReads {
   }
 }
 
-/**
- * The work of one address per tick of the event loop; above it the address is throttled. A pipelined request costs 1. Parsing
- * 1 MiB of bodies, or 3,200 chunks, costs as much as refusing 64 requests.
- */
+/** One tick's work of one address before it is throttled. A pipelined request costs 1; 1 MiB of bodies, or 3,200 chunks, costs 64. */
 const COST_PER_TICK_MAX = 64;
 const COST_PER_CHUNK = 1 / 50;
 const COST_PER_BYTE = 1 / 16_384;
 /** Bytes that came with the head of a chunked body are being parsed already, maybe as chunks of one byte (`1 CRLF a CRLF`). */
 const COST_PER_CHUNKED_BYTE = COST_PER_CHUNK / 6;
-/**
- * How long nothing is read from a throttled address, so that other requests make progress. On a busy machine a tick takes
- * longer; the pause is then `PAUSE_TICKS` times as long, up to the maximum.
- */
+/** How long nothing is read from a throttled address. On a busy machine `PAUSE_TICKS` times as long as a tick, up to the maximum. */
 const PAUSE_MS_MIN = 50;
 const PAUSE_MS_MAX = 1000;
 const PAUSE_TICKS = 4;
@@ -129,15 +114,9 @@ const PAUSE_TICKS = 4;
 type AddressThrottle = ReturnType<typeof createAddressThrottle>;
 
 /**
- * Pauses addresses that send much on many connections at a time. One tick of the event loop reads 64 KiB and more from each
- * connection that is ready, and parsing costs time even where the request is refused: everybody else would wait until all
- * of these connections have been read. Requests that are not pipelined cost nothing, except for chunked bodies; nor do the bytes
- * of uploads. Decision 0035.
- *
- * An upload is read on behalf of its account: others behind the same address are not throttled for it, nor is it for them.
- *
- * Data that an address sent during its pause is read at once when the pause ends. So one address resumes per tick, and the
- * next one only after another pause: many addresses together use no more of the event loop than one does.
+ * Pauses addresses that send much on many connections: one tick reads 64 KiB and more from each, and parsing costs time even where the request
+ * is refused. Requests that are not pipelined cost nothing, except chunked bodies; uploads count for their account. When a pause ends, what
+ * was sent meanwhile is read at once, so one address resumes per tick, and the next after another pause. Decision 0035.
  */
 export function createAddressThrottle(on: {
   /** From now on nothing is to be read from this address. */

@@ -29,10 +29,7 @@ import { relay, validateBody } from "./relay.ts";
 import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
-/**
- * POST to a generation endpoint: validate, price, ADMIT, forward, BIND or VOID, answer.
- * @returns undefined when the client went away before admission: then nothing has happened
- */
+/** Validate, price, ADMIT, forward, BIND or VOID, answer. @returns undefined when the client went away before admission */
 export async function generate(
   context: RequestContext,
   endpoint: GenerationEndpoint,
@@ -256,8 +253,8 @@ async function leaveUnknown(
 }
 
 /**
- * The store is unavailable and the strategy is `allow`: forwards without a hold and without a charge. The upstream gets a digest
- * of the customer's Idempotency-Key, the only idempotency that is possible now. The task is bound once the store is back.
+ * The store is away and the strategy is `allow`: no hold, no charge; bound once the store is back. The upstream gets a digest of the
+ * Idempotency-Key, the only idempotency that is possible now.
  */
 async function forwardUnmetered(
   context: RequestContext,
@@ -285,16 +282,10 @@ async function forwardUnmetered(
 const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
   refusal(refused, context.exchange.shownId);
 
-/**
- * A hold outlives its exchange, which takes at most the headers timeout to get a connection and then the total timeout.
- * The connect timeout and this slack remain for ADMIT and BIND. Decision 0032.
- */
+/** A hold outlives its exchange: headers timeout for a connection, then the total timeout. This is left for ADMIT and BIND. Decision 0025. */
 const HOLD_SLACK_MS = 8000;
 
-/**
- * How long a hold lasts whose outcome stays unknown, ms. With a `callBackUrl` the customer gets the video of such a request, so its hold
- * lasts as long as a task may run. Decision 0003.
- */
+/** How long a hold of unknown outcome lasts, ms. With a `callBackUrl` the customer gets its video: as long as a task runs. Decision 0003. */
 function holdMsOf({ upstream, tasks }: Config, hasCallback: boolean): number {
   if (hasCallback) return Math.min(tasks.maxAgeMs, tasks.retentionMs);
   return upstream.connectTimeoutMs + upstream.headersTimeoutMs + upstream.totalTimeoutMs + HOLD_SLACK_MS;

@@ -126,11 +126,7 @@ export function continueReading(exchange: Exchange): void {
   exchange.res.writeContinue();
 }
 
-/**
- * Writes the response with the headers that every response has.
- * @param close ends the connection after it: the rest of the request cannot be trusted or is not worth reading
- * @returns false when the client has gone
- */
+/** @param close ends the connection after it: the rest cannot be trusted or is not worth reading @returns false when the client has gone */
 export function respond(exchange: Exchange, answer: ApiAnswer, close: boolean): boolean {
   const { res } = exchange;
   if (res.headersSent || res.destroyed) return false;
@@ -271,10 +267,7 @@ export class UpstreamStep {
 
 const CLASSES = ["", "1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/**
- * Completes a request, once, after its answer: frees its place among the requests in flight, keeps the rate-limit headers of its
- * key, counts it, writes its log line and ends its trace. Without an answer its client went away.
- */
+/** Completes a request once: frees its place, keeps the key's headers, counts, logs, ends its trace. Without an answer its client went away. */
 export function createCompletion(
   gateway: Gateway,
   polls: PollSummary,

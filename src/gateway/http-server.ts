@@ -4,10 +4,7 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { TlsMaterial } from "../config/tls.ts";
 
-/**
- * Not imported: an import evaluates all exports of node:http, and its `WebSocket` loads the fetch client that Node.js carries, which
- * takes 40 ms. Decision 0040.
- */
+/** Not imported: node:http's `WebSocket` export loads Node's fetch client, 40 ms. Decision 0040. */
 const { createServer } = process.getBuiltinModule("node:http");
 
 /** How long a TLS handshake may take. */
@@ -47,11 +44,7 @@ const contextOf = ({ cert, key, clientCa }: TlsMaterial) => ({
 
 const isSecure = (server: Server): server is SecureServer => "setSecureContext" in server;
 
-/**
- * Follows a server's connections from their acceptance on, so that connections in their handshake count, too.
- * @param on.opened called with each accepted connection
- * @param on.secured called when its handshake is complete, with the socket on which its requests arrive
- */
+/** From the acceptance on, so that handshakes count. @param on.secured called after the handshake, with the socket of its requests */
 export function followConnections(
   server: Server,
   on: { opened(socket: Socket): void; secured(accepted: Socket, socket: TLSSocket): void },

@@ -38,11 +38,7 @@ export function evictInvalidKey({ gateway, exchange, head, token, usage }: Reque
   return refuse("invalid_api_key");
 }
 
-/**
- * Refuses a request of a known key before its main script. It costs one INSPECT, so that a revoked key gets 401 and the
- * rate-limit headers are correct, and counts toward the key's rate of utility requests.
- * @returns the refusal to answer
- */
+/** Refuses a request of a known key. One INSPECT, so that a revoked key gets 401 and the headers are correct. @returns the refusal to answer */
 export async function refuseKnown(context: RequestContext, refusal: Refusal): Promise<Refusal> {
   return limitUtilityRequests(context) ?? refuseCounted(context, refusal);
 }

@@ -35,11 +35,7 @@ export interface KeyUsage {
   unmetered?: { outage: number; requests: number; credits: number };
 }
 
-/**
- * The usage of each key in this process. It lives as long as the authenticator caches the key. `take` limits the key's utility
- * requests before the store is called (`server.utility_requests_per_second`); they count toward no limit of a tier.
- * Decision 0036.
- */
+/** Usage per key in this process, while its key is cached. `take` limits utility requests before the store is called. Decision 0020. */
 export function createKeyUsages(nowMs: () => number = () => performance.now()) {
   const usages = new WeakMap<KeyRef, KeyUsage>();
   return {
@@ -91,11 +87,7 @@ export function limitUtilityRequests(context: RequestContext): Refusal | undefin
   return slowDown(context, { limit });
 }
 
-/**
- * Counts a poll, credits or an upload in flight, until its log line is written. Otherwise the requests of one key could take up
- * all requests in flight when the upstream is slow, though each came within the key's rate.
- * @returns the refusal to answer when the key has its share in flight
- */
+/** Counts a poll, credits or upload until its log line, so that a slow upstream does not give one key all places in flight. */
 export function limitRequestsInFlight(context: RequestContext): Refusal | undefined {
   const { config, exchange, usage } = context;
   const limit = Math.ceil(config.server.maxRequestsInFlight * KEY_SHARE);
@@ -108,10 +100,7 @@ export function limitRequestsInFlight(context: RequestContext): Refusal | undefi
   return undefined;
 }
 
-/**
- * Counts a generation that will probably be refused for lack of credits as a utility request. A generation that costs less
- * than the last refused one is not counted: the key may have the credits for it.
- */
+/** A generation that probably lacks credits counts as a utility request; not one that costs less than the last refused one. */
 function limitUnaffordable(context: RequestContext, price: number): Refusal | undefined {
   return isUnaffordable(context.usage, price) ? limitUtilityRequests(context) : undefined;
 }
@@ -147,10 +136,7 @@ const BARRED_ACCOUNTS_MAX = 100_000;
 const KEYS_MAX = 10_000;
 /** How long one decision of the store may be repeated. */
 const CACHED_MAX_MS = 1000;
-/**
- * Refusals in a row, each less than `ROW_GAP_MAX_MS` after the one before, from which on they are repeated from the cache.
- * Before that a limit that was raised, or a key that was revoked, takes effect with the next request.
- */
+/** From so many refusals in a row they are repeated from memory; before that a raised limit or a revocation shows at once. */
 const ROW_MIN = 5;
 const ROW_GAP_MAX_MS = 2000;
 
@@ -172,10 +158,7 @@ interface CachedRefusal {
   retryAfterSeconds: number;
 }
 
-/**
- * Keys over their rate limit. A key that goes on sending is refused from memory, for at most a second and never longer
- * than its window is full. Decision 0002.
- */
+/** Keys over their rate limit, refused from memory for at most a second and never longer than the window is full. Decision 0002. */
 export function createOverLimitCache(nowMs: () => number = () => performance.now()) {
   const keys = new Map<string, OverLimit>();
   return {
@@ -221,11 +204,7 @@ export function rateLimited({ state, limitOf, retryAfterSeconds }: Omit<CachedRe
   return refuse("rate_limited", { retryAfterSeconds, limit, used: limit - remaining, limitOf });
 }
 
-/**
- * Remembers a key that a script called valid: a key that was only found by its hash may be revoked. Replies may be handled in
- * another order than their scripts ran in: one that comes late replaces nothing that is newer.
- * @param status of its account, by the same script
- */
+/** A key that was only found by its hash may be revoked, so scripts must have called it valid. Late replies replace nothing newer. */
 export function rememberGoodKey(
   { gateway, config, key, usage }: RequestContext,
   { state, tier, terms, restrictions, atMs }: KeyState,
@@ -254,10 +233,7 @@ export function rememberTask(
     gateway.fallback.seenTasks.add(taskId, key.accountId, upstream);
 }
 
-/**
- * Which endpoints a key may be used for, and from which addresses, as a script has last said. ADMIT runs only with what the request
- * was judged by.
- */
+/** As a script has last said. ADMIT runs only with what the request was judged by. */
 interface KnownRestrictions extends Allowance {
   readonly text: string;
 }
@@ -277,10 +253,7 @@ export const isFromAllowedAddress = ({ gateway, exchange, head, usage }: Request
   usage.restrictions?.address(gateway.exactAddress(exchange.req.socket.remoteAddress, head.forwardedFor)) ??
   true;
 
-/**
- * Judges a request by what a script has just said of its key.
- * @returns the refusal to answer: from another address, that of an unknown key, which is also counted as one
- */
+/** @returns the refusal to answer: from another address that of an unknown key, which also counts as one */
 export function refuseRestricted(context: RequestContext, text: string | undefined): Refusal | undefined {
   rememberRestrictions(context, text);
   if (isAllowed(context)) return undefined;
@@ -298,10 +271,7 @@ function endpointRefusal(restrictions: string | undefined): Refusal {
   });
 }
 
-/**
- * True if a script may be asked about a key that is used from an address which was not allowed a moment ago. These attempts are
- * limited as those with unknown keys are, and use up nothing of the key's own.
- */
+/** True if a script may be asked about a key from an address that was not allowed a moment ago; limited as unknown keys are. */
 export function mayConfirm(context: RequestContext): boolean {
   const { exchange, gateway, head } = context;
   const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);

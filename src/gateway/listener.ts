@@ -40,11 +40,7 @@ interface Timeouts {
 export interface ListenerOptions extends Timeouts {
   /** Only the listener opens connections in it. */
   connections: ClientConnections;
-  /**
-   * Serves one request; must not throw.
-   * @param isRefused its connection exceeds a limit
-   * @returns undefined for a request that is dropped
-   */
+  /** Must not throw. @param isRefused its connection exceeds a limit @returns undefined for a request that is dropped */
   serve(request: ReceivedRequest, isRefused: boolean): Exchange | undefined;
   /** Answers a request that is being served and whose body the parser refused; must not throw. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer>;
@@ -54,20 +50,14 @@ export interface ListenerOptions extends Timeouts {
 }
 
 interface Listener extends Server {
-  /**
-   * Ends connections without pending responses. `close` ends the idle ones only, and stops the interval that enforces the
-   * headers timeout: it would wait for ever for the rest of a head.
-   */
+  /** `close` ends idle connections only, and stops the headers timeout: it would wait for ever for the rest of a head. */
   closeConnectionsWithoutResponses(): void;
   setTimeouts(timeouts: Timeouts): void;
   /** New connections get this certificate. The listener must have been created with TLS. */
   renewTls(tls: TlsMaterial): void;
 }
 
-/**
- * The public port: a node:http server whose automatic responses are replaced by responses in our envelope.
- * The readers of bodies enforce their own deadlines, since an upload may take longer than a JSON body.
- */
+/** A node:http server whose automatic responses are in our envelope. Readers of bodies enforce their own deadlines. */
 export function createListener(options: ListenerOptions): Listener {
   const { connections } = options;
   const server = createHttpServer(
@@ -147,10 +137,7 @@ function answerMalformedRequests(server: Server, options: ListenerOptions): void
   });
 }
 
-/**
- * Answers what the parser could not read, after the responses to all complete requests before it: otherwise a client would
- * take this response for that of an earlier request, which may have been charged.
- */
+/** After the responses to all complete requests before it: else it would be taken for that of an earlier one, which may be charged. */
 function endMalformed(
   socket: Duplex,
   connection: ClientConnection | undefined,

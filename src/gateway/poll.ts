@@ -37,10 +37,7 @@ export class TaskPolls {
   readonly #inFlight = new Map<string, SharedPoll>();
   readonly #failures = new WeakMap<TaskUpstream, PollFailureCache>();
 
-  /**
-   * INSPECT, then the cache that all gateways share or one upstream poll for all who wait, then OBSERVE settles it before
-   * anybody is answered.
-   */
+  /** INSPECT, then the shared cache or one poll for all who wait; OBSERVE settles it before anybody is answered. */
   async poll(context: RequestContext, taskId: string): Promise<ApiAnswer> {
     const { gateway, config, exchange, key } = context;
     if (!TASK_ID.test(taskId)) return answer(context, await refuseCounted(context, refuse("task_not_found")));
@@ -197,8 +194,7 @@ const lastKnown = ({ taskId, status, data, createdAtMs }: KnownTask): LastKnown 
   isTaskStatus(status) ? { status, data } : { status: "pending", data: pendingTaskJson(taskId, createdAtMs) };
 
 /**
- * True for a task that passed unmetered for the account and that is not bound in the store: an upstream may have returned the
- * same task id again, for another account.
+ * True for a task of the account that passed unmetered and is not bound: an upstream may return a task id twice.
  * @throws GatewayError `store_unavailable` for a task that another gateway may still have to bind, just after an outage
  */
 async function isUnmetered(context: RequestContext, taskId: string): Promise<boolean> {
@@ -244,10 +240,8 @@ interface FailedRow {
 }
 
 /**
- * Polls that the upstream did not answer. Each is answered from memory until its `retryAfter` is over, so that customers
- * who poll do not add to the load of an upstream that fails. After failed polls of many tasks of an account in a row, the
- * upstream is polled once per `retryAfter` for that account until it answers. Other accounts are not affected, since the
- * cause may be this account's tasks. Decision 0030.
+ * Failed polls, answered from memory until their `retryAfter` is over. After failures of many tasks of an account in a row, one poll per
+ * `retryAfter` is made for that account; the cause may be its tasks, so others are not affected. Decision 0030.
  */
 export function createPollFailureCache(nowMs: () => number = () => performance.now()) {
   const tasks = new Map<string, Failure>();

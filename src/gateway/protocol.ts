@@ -68,9 +68,8 @@ const FORWARDED_FOR = placeOf("x-forwarded-for");
 const REQUEST_ID = placeOf("x-request-id");
 
 /**
- * Reads the head and finds what a gateway must refuse although Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
- * @returns the head, and the refusal if any; then the connection must close after the response, since another program on the
- *   way may frame this request differently
+ * Finds what must be refused although Node accepts it. RFC 9112 sections 3.2, 6.1, 6.3.
+ * @returns with a refusal the connection must close: another program on the way may frame this request differently
  */
 export function readHead(
   req: IncomingMessage,
@@ -106,10 +105,8 @@ export function readHead(
 }
 
 /**
- * The values of the fields by their places. `req.headers` joins or drops repeated fields.
- * @param lines a flat list of names and values
- * @returns of a field that may be repeated all values, joined by commas; of others the first. `again`: a bit for each field that
- *   is repeated; `repeated`: the first of those that may be sent only once
+ * `req.headers` joins or drops repeated fields. @param lines a flat list of names and values
+ * @returns values by place, those of a list joined by commas. `again`: a bit per repeated field; `repeated`: the first not allowed to be
  */
 function readFields(lines: readonly string[]) {
   const values = new Array<string | undefined>(FIELDS.length).fill(undefined);

@@ -43,10 +43,7 @@ export function validateBody(config: Config, endpoint: GenerationEndpoint, given
   return validation.ok ? { ok: true, ...withAddress(validation, callBackUrl) } : validation;
 }
 
-/**
- * Puts the gateway's address in place of the customer's.
- * @returns undefined if nothing is relayed; the problem of an address that is refused
- */
+/** Puts the gateway's address in place of the customer's. @returns undefined if nothing is relayed; or the address's problem */
 export async function relay(
   context: RequestContext,
   endpoint: GenerationEndpoint,

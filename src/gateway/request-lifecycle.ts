@@ -49,10 +49,7 @@ export class RequestLifecycle {
   readonly #dispatcher: Dispatcher;
   readonly #polls: PollSummary;
   readonly #complete: ReturnType<typeof createCompletion>;
-  /**
-   * Connections that end with a response that is decided or written. Later requests on them may be smuggled in and could not be
-   * answered, so they are dropped.
-   */
+  /** Later requests on a connection that ends with a response may be smuggled in, so they are dropped. */
   readonly #ending = new WeakSet<Socket>();
   /** Requests without a log line so far, whether their clients are still connected or not. */
   #inFlight = 0;
@@ -68,11 +65,7 @@ export class RequestLifecycle {
     this.#complete = createCompletion(gateway, this.#polls);
   }
 
-  /**
-   * Starts a request.
-   * @param isRefused its connection exceeds a limit
-   * @returns undefined for a request that is dropped because its connection ends
-   */
+  /** @param isRefused its connection exceeds a limit @returns undefined for a request that is dropped because its connection ends */
   readonly start = (
     { req, res, expectsContinue }: ReceivedRequest,
     isRefused: boolean,
@@ -162,11 +155,7 @@ export class RequestLifecycle {
   });
 }
 
-/**
- * Collects what one tick of the event loop brings, and passes it on at the end of the tick.
- * @param take is called with the items of a tick, in order
- * @returns adds an item to those of this tick
- */
+/** Gathers a tick's items. @param take is called with them at its end, in order @returns adds an item */
 export function atTickEnd<T>(take: (items: readonly T[]) => void): (item: T) => void {
   let items: T[] = [];
   const end = (): void => {
@@ -308,10 +297,7 @@ class Dispatcher {
   }
 }
 
-/**
- * A valid key came through a proxy whose X-Forwarded-For is not trusted, so all customers behind it share one address. Noted only
- * when a key was looked up, so that strangers cannot fill the log.
- */
+/** A valid key behind an untrusted proxy's X-Forwarded-For. Only when a key was looked up, so that strangers cannot fill the log. */
 function noteUntrustedProxy(gateway: Gateway, { req }: Exchange, address: string): void {
   const peer = req.socket.remoteAddress;
   if (address === gateway.clientAddress(peer, undefined)) gateway.noteUntrustedProxy(peer ?? "");

@@ -81,9 +81,8 @@ export function isOthersTask({ gateway, key }: RequestContext, taskId: string): 
 }
 
 /**
- * True when the store is unavailable and the configuration lets this request pass, which is then marked as degraded. A failed
- * call does not suffice: Redis must have failed a probe on its own connection.
- * @param isGenerating a generation or an upload: `store.allow_max_per_key` counts it, and a suspended account's is refused
+ * True when the store is away, by a failed probe of its own, and the configuration lets this request pass, then marked as degraded.
+ * @param isGenerating `store.allow_max_per_key` counts it, and a suspended account's is refused
  */
 export async function passUnmetered(
   context: RequestContext,
@@ -117,11 +116,7 @@ function mayPass(context: RequestContext, isGenerating: boolean): boolean {
   return barred === undefined || (barred === "suspended" && !isGenerating);
 }
 
-/**
- * Counts an unmetered generation or upload of a key.
- * @returns false, with nothing counted, when the key has reached its maximum in this outage, or the credits that it may spend
- *   in a month: what passes counts there at its price, though it is not charged
- */
+/** @returns false, nothing counted, at the key's maximum in this outage or at its monthly cap, of which it takes its price */
 function countUnmetered({ gateway, config, exchange, key, usage }: RequestContext, outage: number): boolean {
   if (usage.unmetered?.outage !== outage) usage.unmetered = { outage, requests: 0, credits: 0 };
   const { unmetered, valid } = usage;
@@ -138,10 +133,7 @@ function countUnmetered({ gateway, config, exchange, key, usage }: RequestContex
   return true;
 }
 
-/**
- * The limits of the key in the headers of a successful answer, as far as they are known. Nothing of them is in use: while the
- * store is unavailable none applies.
- */
+/** Limits in the headers as far as they are known. Nothing of them is in use: while the store is away none applies. */
 export function showKnownLimits({ exchange, usage }: RequestContext): void {
   const { limit = 0, concurrentLimit = 0 } = usage.valid?.state ?? {};
   exchange.state = { limit, remaining: limit, resetAtMs: Date.now(), concurrentLimit, active: 0 };

@@ -6,9 +6,8 @@ import { passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { uploadRefusal } from "./upstream-refusals.ts";
 
 /**
- * POST /upload. An upload costs this process 2 to 3 MB of memory while it streams, whatever its size (decision 0025), and
- * nothing of it is stored. Uploads in progress are limited per key (`server.uploads_per_key`) and in total
- * (`upstream.upload_connections`, 128 by default), so that together they cost about the latter times 3 MB. Decision 0025.
+ * An upload takes 2 to 3 MB of memory while it streams, whatever its size, and nothing is stored. Limited per key
+ * (`server.uploads_per_key`) and in total (`upstream.upload_connections`). Decision 0025.
  */
 export class Uploads {
   /** Uploads in progress by key id; keys without any are absent. */
@@ -21,10 +20,7 @@ export class Uploads {
     this.#changed = changed;
   }
 
-  /**
-   * INSPECT, then the form streams through. An upload costs nothing and counts toward no limit of a tier.
-   * @returns undefined when the client went away
-   */
+  /** INSPECT, then the form streams through; no cost, no tier limit. @returns undefined when the client went away */
   async upload(context: RequestContext): Promise<ApiAnswer | undefined> {
     const { config, exchange, gateway, key } = context;
     gateway.uploadStarted(exchange.req, key.accountId);

@@ -105,10 +105,7 @@ function rateLimited({ retryAfterSeconds, detail }: Limited): Refusal {
   });
 }
 
-/**
- * The upstream refused the gateway itself: logged as an error and counted. The upstream's text is not sent to the customer, who
- * should not repeat it before an operator has mended that.
- */
+/** The upstream refused the gateway itself. Its text is not sent to the customer, who should not repeat before that is mended. */
 function gatewayRefused({ gateway, exchange }: RequestContext, detail: string, text?: string): Refusal {
   gateway.metrics.upstreamRefusedGateway.inc();
   gateway.log.error(

@@ -6,9 +6,7 @@ import type { Logger } from "../telemetry/log.ts";
 
 const LOOK_EVERY_MS = 1000;
 
-/**
- * Reads once a second whether there is maintenance, so that a request costs nothing. While the store is away it is as it was.
- */
+/** Reads once a second, so that a request costs nothing. While the store is away it is as it was. */
 export function createMaintenanceWatch({ connection, log }: { connection: Connection; log: Logger }) {
   const state: { current: Maintenance | undefined } = { current: undefined };
 

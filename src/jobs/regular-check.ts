@@ -12,10 +12,7 @@ const LOOK_EVERY_MS = 10_000;
 const FIRST_LOOK = 1 / 12;
 const FIRST_LOOK_MAX_MS = 3_600_000;
 
-/**
- * Verifies the ledger in one gateway at a time and publishes the result. A violation is logged and changes nothing. @param
- * options.intervalMs over all gateways; 0 for none
- */
+/** In one gateway at a time. A violation is logged and changes nothing. @param options.intervalMs over all gateways; 0 for none */
 export function createLedgerCheck(options: {
   turn(intervalMs: number): Promise<boolean>;
   verify(signal: AbortSignal): Promise<Verification>;

@@ -19,10 +19,7 @@ interface RollupOptions {
   log: Logger;
 }
 
-/**
- * Rolls the ledger up into usage once a second, in a busy store every two. The lease only saves work: two gateways count nothing
- * twice. Decision 0054.
- */
+/** Once a second, in a busy store every two. The lease only saves work: two gateways count nothing twice. Decision 0054. */
 export function createRollup({ connection, metrics, log }: RollupOptions) {
   const unexplained = new Map<number, number>();
   const watch = createWriteWatch();

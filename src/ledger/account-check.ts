@@ -22,10 +22,7 @@ const MISSING_MAX = 1000;
 
 type Add = (part: LedgerPart) => Promise<void>;
 
-/**
- * Compares an account with the ledger while both change, at one instant or slice by slice. Invariants 1, 3 and 4. Decision
- * 0064.
- */
+/** Checks an account while it changes, at one instant or slice by slice. Invariants 1, 3 and 4. Decision 0064. */
 export async function checkAccount(run: Run, place: AccountPlace, add: Add): Promise<void> {
   const { fold, accountId, report } = place;
   const { first, referenced } = await readFirst(run, place, add);
@@ -91,10 +88,7 @@ async function readFirst(run: Run, place: AccountPlace, add: Add) {
   }
 }
 
-/**
- * Credits of grants under an account's references at the instant of a snapshot. A scan that finds as many as the snapshot
- * counted found the same ones. @returns undefined if references changed since
- */
+/** A scan that finds as many as the snapshot counted found the same ones. @returns undefined if references changed since */
 export async function sumReferences(
   run: Pick<Run, "step">,
   { redis, partition, accountId }: AccountPlace,
@@ -165,10 +159,7 @@ function checkNumbers(
 const stateOf = ({ account }: AccountSnapshot): string =>
   `${account.held} ${account.total_requests} ${account.last_entry}`;
 
-/**
- * Compares `held` with the sum of holds. If the account changed between slices, HOLDING adds up at one instant, or slices are
- * added up until two agree. @param stray credits of holds that HOLDING does not count
- */
+/** If the account changed between slices, HOLDING adds up at one instant, or slices until two agree. @param stray holds it does not count */
 async function checkHeld(run: Run, place: AccountPlace, add: Add, stray: number): Promise<void> {
   const reply = await scriptsOf(place.redis).run(holding, place);
   if (reply.outcome === "read") return compareHeld(place, reply.held, reply.holds + stray);

@@ -50,10 +50,7 @@ export interface ArchivedUsage {
   copiedUntilMs(partition: number): Promise<number | undefined>;
 }
 
-/**
- * Usage from the archive and, for the latest days, from Redis. Cost depends on days, endpoints and keys, not on entries.
- * @throws OperatorError
- */
+/** From the archive and, for the latest days, Redis. Cost depends on days, endpoints and keys, not on entries. @throws OperatorError */
 export async function accountUsage(
   nodes: RedisNodes,
   query: AccountUsageQuery,

@@ -18,7 +18,6 @@ import {
   type UsageRow,
 } from "./usage.ts";
 
-/** Accounts whose usage one page reads. */
 const ACCOUNTS_MAX = 50;
 
 interface UsageQuery {
@@ -41,9 +40,8 @@ interface AllUsage {
 }
 
 /**
- * Usage over all accounts. By day, month and endpoint it comes from totals, in one page, and from the archive if Redis does not
- * reach back so far. By account or key it comes account by account, in pages that look at 50 accounts; `account` is the first
- * group then. @throws OperatorError
+ * By day, month and endpoint from totals, in one page. By account or key in pages that look at 50 accounts, with `account` first.
+ * @throws OperatorError
  */
 export async function allUsage(
   nodes: RedisNodes,

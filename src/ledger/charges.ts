@@ -2,10 +2,7 @@ import { hash } from "node:crypto";
 
 const CHARGES_AT_ONCE = 250_000;
 
-/**
- * Charges by request, some 40 bytes each: 64 bits of the id's SHA-1. Two of a million collide with a probability of 1 in 30
- * million.
- */
+/** Some 40 bytes each: 64 bits of the id's SHA-1. Two of a million collide with a probability of 1 in 30 million. */
 export interface Charges {
   concerns(requestId: string): boolean;
   /** Credits; negative once refunded. Undefined if not charged. */

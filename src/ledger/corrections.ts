@@ -62,10 +62,7 @@ interface ArchivedCharges {
   archivedTo: string;
 }
 
-/**
- * Charges of a partition in the archive from `fromMs` to `toMs`, not included, by endpoint and amount charged.
- * @throws Error if the archive is unavailable, another store's, or not complete
- */
+/** From `fromMs` until before `toMs`, by endpoint and amount. @throws Error if the archive is unavailable, another store's, or incomplete */
 export type FindArchivedCharges = (
   nodes: RedisNodes,
   partition: number,
@@ -94,9 +91,8 @@ interface Corrections {
 }
 
 /**
- * Finds charges by a wrong price, and gives back what was too much, once per charge, however often it is called.
- * @throws OperatorError `invalid`, `unknown_endpoint`; `unavailable` if charges of that time have left Redis and the
- * archive cannot be used
+ * Gives back what was charged too much, once per charge, however often it is called. @throws OperatorError `invalid`,
+ * `unknown_endpoint`; `unavailable` if the archive is needed and cannot be used
  */
 export async function correctCharges(
   nodes: RedisNodes,

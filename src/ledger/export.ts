@@ -32,10 +32,7 @@ interface LedgerPage {
   entries: LedgerEntry[];
 }
 
-/**
- * All entries after a cursor, by partition and time, once: ids of a partition only grow, whatever the clock does. Moves the
- * cursor. @param reads may skip unavailable servers; their cursors stay @throws OperatorError for a cursor of another store
- */
+/** Entries after the cursor, once each; moves it. @param reads unavailable servers' cursors stay @throws OperatorError for another store's cursor */
 export async function* exportLedger(
   nodes: RedisNodes,
   cursor: LedgerCursor,

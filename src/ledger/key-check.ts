@@ -31,10 +31,7 @@ interface LongKey {
   late: Set<string>;
 }
 
-/**
- * Compares keys with ledger and open requests slice by slice. A key over several slices is judged after its last one; missing
- * stamps are read again.
- */
+/** Slice by slice. A key over several slices is judged after its last one; missing stamps are read again. */
 export function createKeyCheck(place: AccountPlace) {
   let long: LongKey | undefined;
   return async ({ keys, next }: AccountSnapshot): Promise<SliceHolds> => {
@@ -141,10 +138,7 @@ const wasAdmitted = ({ record: { admitted_at, reason } }: SlotRequest): boolean 
 
 const isWithin = (stamp: number, clockMs: number): boolean => stamp > clockMs - WINDOW_MS && stamp <= clockMs;
 
-/**
- * Stamps that open requests need. Late requests may have none. A stamp after the key's clock is from before an operator reset
- * it (decision 0008).
- */
+/** Late requests may have no stamp; one after the key's clock is from before an operator reset it (decision 0008). */
 const needed = ({ record }: KeyPart, open: readonly SlotRequest[]): [stamp: string, id: string][] =>
   open.flatMap((slot) => {
     const stamp = slot.record.admitted_at ?? "";

@@ -4,10 +4,7 @@ import type { Run } from "../scripts/script-definition.ts";
 
 const PAUSE_MS = 2;
 
-/**
- * Adds new ledger entries and ended tasks to usage. May be stopped, and run twice at a time: usage and cursor change in one
- * step. @throws Error of Redis; FROZEN
- */
+/** Adds new entries and ended tasks to usage, with the cursor in one step: may run twice at a time. @throws Error of Redis; FROZEN */
 export async function rollUp(
   run: Run,
   {

@@ -14,7 +14,6 @@ export interface Sale {
   kind: GrantKind;
   /** Empty for credits by number; `*` for further packages together. */
   package: string;
-  /** Empty where nothing was paid. */
   currency: string;
   grants: number;
   credits: number;
@@ -33,10 +32,7 @@ interface Sales {
 /** @throws OperatorError `unavailable` while the archive cannot be used */
 export type ArchivedSales = (month: string) => Promise<Sale[]>;
 
-/**
- * Grants of a month, over all accounts, about a second behind; from the archive if Redis does not reach back so far. Reversals
- * are not subtracted. @throws OperatorError `invalid_month`
- */
+/** A month's grants, a second behind, from Redis or else the archive; without reversals. @throws OperatorError `invalid_month` */
 export async function salesOf(
   nodes: RedisNodes,
   month: string,

@@ -102,10 +102,7 @@ export interface AccountStatement {
   untilMs: number | undefined;
 }
 
-/**
- * Statements of accounts that exist, from the archive, or from Redis while there is none or it is away. @throws OperatorError
- * `unavailable` if that would read too much of Redis
- */
+/** From the archive, or from Redis without one or while it is away. @throws OperatorError `unavailable` if that would read too much */
 export async function accountStatements(
   nodes: RedisNodes,
   accountIds: readonly string[],

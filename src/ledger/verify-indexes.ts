@@ -21,7 +21,6 @@ const NAMES_AT_ONCE = 100;
 /** An owner that changes during as many readings is left to the next run. */
 const TRIES_MAX = 5;
 
-/** A member of an index of a partition, and whose it is. */
 interface Member {
   list: string;
   member: string;
@@ -33,10 +32,7 @@ interface Item {
 }
 type OwnerRecord = (string | null)[];
 
-/**
- * Compares the indexes by which operators find accounts, keys and references with the records of these, both ways, and the `terms` of
- * keys with the fields that they are made of.
- */
+/** Compares indexes with their records both ways, and the `terms` of keys with the fields that they are made of. */
 export async function verifyIndexes(run: Run, redis: Redis, partition: number): Promise<void> {
   const of = partitionNames(partition);
   for await (const page of listPages(redis, of.accounts)) {

@@ -67,10 +67,7 @@ export async function addEntries(
   for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, requestOf(records[at]), report);
 }
 
-/**
- * Reads related records at one state of each request. States never return, so the same state before and after means that it
- * held during the reads; else undefined. No MULTI: a full Redis refuses even reads in it.
- */
+/** States never return, so equal ones before and after mean that it held during the reads. No MULTI: a full Redis refuses it. */
 export async function readConsistently<Answers extends unknown[], Item>(
   redis: Redis,
   items: readonly Item[],

@@ -20,9 +20,8 @@ export interface KnownHere {
 }
 
 /**
- * Checks the invariants of docs/ARCHITECTURE.md while traffic goes on. Memory grows with accounts and keys of a partition.
- * Decision 0064. @param nodes get thousands of commands: use a separate connection @param options.rest awaited after each page;
- * an error from it ends the run
+ * Checks the invariants of docs/ARCHITECTURE.md under traffic. Memory grows with a partition's accounts and keys. Decision 0064.
+ * @param nodes get thousands of commands: a connection of its own @param options.rest awaited after each page; an error ends the run
  */
 export async function verifyLedger(
   nodes: RedisNodes,

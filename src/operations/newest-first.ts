@@ -29,9 +29,7 @@ interface NewestFirst<Row> {
   rowOf(partition: number, entry: StreamEntry): Row | undefined;
 }
 
-/**
- * The newest entries of streams of several partitions. Looks at a bounded number, so a page may be short and still have a `next`.
- */
+/** Over streams of several partitions. Looks at a bounded number: a page may be short and still have a `next`. */
 export async function newestFirst<Row>(
   options: NewestFirst<Row>,
 ): Promise<{ rows: Row[]; next: StreamPosition | undefined }> {

@@ -6,10 +6,7 @@ import { createOperatorSession } from "../operations/access/operator-session.ts"
 const KEPT_MS = 5000;
 const KEPT_MAX = 1000;
 
-/**
- * Usage for customers, from Redis. Its connections are its own, so that no read delays a generation, and they are opened by the first
- * question. The same question of an account is read once in five seconds.
- */
+/** From Redis, on connections of its own, opened by the first question: no read delays a generation. Kept for five seconds. */
 export function createCustomerUsage({ store }: Pick<Config, "store">) {
   const session = createOperatorSession({ redisUrl: store.redisUrl, tlsCa: store.tlsCa });
   const answers = new Map<string, { askedMs: number; answer: Promise<UsageAnswer> }>();

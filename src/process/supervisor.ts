@@ -34,9 +34,7 @@ type ToWorker =
   | { kind: "reading"; from: number; reading: MetricsReading }
   | { kind: "log level"; level: string };
 
-/**
- * Runs `count` gateways on one port and restarts them. Decision 0040. @returns 0 when all workers ended cleanly after a signal
- */
+/** Runs `count` gateways on one port. Decision 0040. @returns 0 when all workers ended cleanly after a signal */
 export function supervise(count: number, log: Logger): Promise<number> {
   const supervisor = new Supervisor(log);
   process.on("SIGTERM", () => supervisor.stop("SIGTERM"));
@@ -276,10 +274,7 @@ interface Handle {
 const isHandle = (sent: unknown): sent is Handle =>
   typeof sent === "object" && sent !== null && "close" in sent && typeof sent.close === "function";
 
-/**
- * Closes the connection that a worker had not accepted when it ended: node:cluster keeps it open in the supervisor until the
- * worker confirms it. Call before the worker is sent a connection.
- */
+/** node:cluster keeps a connection open that a worker ended without accepting. Call before the worker is sent a connection. */
 function endConnectionsLeftBy(worker: Worker): void {
   let latest: Handle | undefined;
   const send = worker.process.send?.bind(worker.process) as (...args: unknown[]) => boolean;

@@ -1,6 +1,5 @@
 import { userInfo } from "node:os";
 
-/** Who changes something, for the audit and the ledger. */
 export interface Actor {
   /** `<token id> <label>`, `admin_token`, `console` or `cli <name>`. */
   by: string;

@@ -2,7 +2,6 @@ import type { Redis } from "ioredis";
 import { COMPLETED_LATE, LEDGER_START, type LedgerEntry, RECLAIM } from "./ledger-entries.ts";
 import { accountNames, partitionNames } from "./names.ts";
 
-/** The numbers of a checkpoint, in the order in which they are written. */
 const CHECKPOINT_NUMBERS = {
   balance: "after the last of these entries",
   entries: "how many there are",
@@ -35,7 +34,6 @@ const CHECKPOINT_NUMBERS = {
 export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, number> {
   /** Id of the last of these entries. */
   entry: string;
-  /** The latest of them, most recent first. */
   tail: TailEntry[];
 }
 
@@ -57,7 +55,6 @@ const DITTO = '"';
 
 const NAMES = Object.keys(CHECKPOINT_NUMBERS) as (keyof typeof CHECKPOINT_NUMBERS)[];
 
-/** Reads a checkpoint; undefined for the empty text, which stands for none. */
 export function checkpointOf(text: string): Checkpoint | undefined {
   if (text === "") return undefined;
   const [first = "", ...lines] = text.split("\n");
@@ -103,7 +100,6 @@ function tailEntry(place: string, type: string, what: string): Omit<TailEntry, "
   };
 }
 
-/** An entry of a checkpoint as a ledger entry; what only the archive has of it is empty. */
 export const entryOfTail = (partition: number, accountId: string, entry: TailEntry): LedgerEntry => ({
   partition,
   accountId,
@@ -117,7 +113,6 @@ export const entryOfTail = (partition: number, accountId: string, entry: TailEnt
   ...entry,
 });
 
-/** The checkpoint of an account; undefined if all its entries are in the ledger. */
 export const readCheckpoint = async (
   redis: Redis,
   partition: number,

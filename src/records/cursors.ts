@@ -6,9 +6,7 @@ const DIGEST_BYTES = 9;
 export const CURSOR_CHARS_MAX = 6000;
 
 /**
- * The cursor of a list: a position under a digest of the position, the list and its filters, so that the cursor of another
- * list, of other filters or of another account is not taken for one of this. It is no secret: who makes one up sees what the list
- * shows.
+ * A position under a digest of it, the list and its filters, so that no other list takes it. No secret.
  * @param list what the list is and what it is filtered by
  */
 export const cursorOf = (list: readonly unknown[], position: string): string =>
@@ -31,7 +29,6 @@ const digestOf = (list: readonly unknown[], position: string): Buffer =>
     .digest()
     .subarray(0, DIGEST_BYTES);
 
-/** How many rows a page may have. @throws OperatorError */
 export function requirePageSize(limit: number): void {
   if (!Number.isInteger(limit) || limit < 1 || limit > 100)
     throw new OperatorError("limit must be a whole number from 1 to 100", "invalid", "limit");

@@ -1,4 +1,3 @@
-/** States of a delivery: `sending` is a lease of one that waits. */
 export const DELIVERY_STATES = ["waiting", "delivered", "failed"] as const;
 export type DeliveryState = (typeof DELIVERY_STATES)[number];
 
@@ -14,7 +13,6 @@ export interface StoredDelivery {
   /** Undefined before its first try. */
   triedAtMs: number | undefined;
   tookMs: number;
-  /** Of the latest answer; undefined where none came. */
   httpStatus: number | undefined;
   /** Text of the latest answer, or what went wrong. */
   answer: string;
@@ -25,7 +23,6 @@ export interface StoredEvent {
   type: string;
   atMs: number;
   accountId: string;
-  /** JSON. */
   data: string;
 }
 

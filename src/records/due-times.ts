@@ -2,10 +2,7 @@
 export const DUE_LISTS = ["holds", "polls"] as const;
 export type DueList = (typeof DUE_LISTS)[number];
 
-/**
- * Both are one sorted set, `due`: a hold by when it ends (Unix ms), a task by when the sweeper may poll it (Unix ms) and this.
- * lua/include/due.lua has the same number.
- */
+/** `due` has holds by their end and, behind them, tasks by their next poll and this (Unix ms). As in lua/include/due.lua. */
 const TASKS_FROM = 1e15;
 
 /** The score from which on `due` has the requests of a list. */

@@ -20,7 +20,6 @@ export const COMPLETED_LATE = "completed_late";
 /** One ledger entry; texts are empty where they do not apply. Written by `post` in lua/include/ledger.lua. */
 export interface LedgerEntry {
   partition: number;
-  /** Id in the partition's stream. */
   streamId: string;
   accountId: string;
   type: string;
@@ -33,9 +32,7 @@ export interface LedgerEntry {
   requestId: string;
   keyId: string;
   reference: string;
-  /** The operator who made it. */
   by: string;
-  /** Why an operator refunded it. */
   note: string;
   /** Said by entries of kinds that nothing else tells apart: `trial`, `goodwill`, `reversal`. */
   kind: string;
@@ -43,7 +40,6 @@ export interface LedgerEntry {
   details: string;
   /** Id of the account's entry before it; empty for its first. */
   previous: string;
-  /** Unix ms. */
   atMs: number;
 }
 
@@ -63,7 +59,6 @@ const PACKED = [
   "task_id",
 ];
 
-/** The fields of an entry by name, as lua/include/entry.lua reads them. */
 export function entryFields(flat: readonly string[]): Record<string, string> {
   const { entry, ...fields } = recordOf(flat);
   const values = entry?.split(" ") ?? [];
@@ -73,7 +68,6 @@ export function entryFields(flat: readonly string[]): Record<string, string> {
   return fields;
 }
 
-/** The fields of an entry as `post` in lua/include/ledger.lua writes them. */
 export function packedEntry(entry: LedgerEntry): string[] {
   const { accountId, type, amount, balanceAfter, atMs, previous, requestId, keyId, taskId, endpoint } = entry;
   const packed = [type, accountId, keyId, endpoint, amount, atMs, balanceAfter, previous, requestId, taskId];
@@ -84,7 +78,6 @@ export function packedEntry(entry: LedgerEntry): string[] {
   return ["entry", packed.join(" "), ...more.flat()];
 }
 
-/** Parses an entry as XRANGE returns it. */
 export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry): LedgerEntry {
   const field = entryFields(fields);
   return {
@@ -109,15 +102,11 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
   };
 }
 
-/**
- * The accounting kind of an entry; a revoked refund is a refund below zero. lua/include/kind.lua and the view
- * `tollgate.ledger_entries` of the archive say the same.
- */
+/** A revoked refund is a refund below zero. As in lua/include/kind.lua and the archive's view `tollgate.ledger_entries`. */
 export const GRANT_KINDS = ["purchase", "trial", "goodwill"] as const;
 export type GrantKind = (typeof GRANT_KINDS)[number];
 export const ENTRY_KINDS = ["charge", "refund", ...GRANT_KINDS, "adjustment", "reversal"] as const;
 export type EntryKind = (typeof ENTRY_KINDS)[number];
-/** Kinds that an entry says itself. */
 export const isStoredKind = (kind: string): kind is EntryKind =>
   kind === "trial" || kind === "goodwill" || kind === "reversal";
 
@@ -151,7 +140,6 @@ export function standsFor(entry: LedgerEntry): string {
   }
 }
 
-/** The type of an entry as customers and operators see it. */
 export const shownType = ({ type }: LedgerEntry): Transaction["type"] =>
   type === "consume" || type === RECLAIM ? "consume" : "recharge";
 
@@ -166,7 +154,6 @@ export const grantText = (kind: GrantKind, credits: number): string =>
 export const reversalText = (of: string, amount: number | undefined): string =>
   `reversal ${amount ?? "all"} ${of}`;
 
-/** A ledger entry as customers see it. */
 export function transactionOf(entry: LedgerEntry): Transaction {
   const { amount, balanceAfter, endpoint, reason, taskId, atMs } = entry;
   const type = shownType(entry);
@@ -192,7 +179,6 @@ export type PlaceOfEntry = Pick<LedgerEntry, "partition" | "streamId">;
 // PostgreSQL takes no more than 2^63 - 1 in either half of a stream's id.
 const TRANSACTION_ID = /^txn_(\d{1,4})_(\d{1,18}-\d{1,18})$/;
 
-/** The place in a public id; undefined for what is none. */
 export function placeOfTransaction(id: string): PlaceOfEntry | undefined {
   const [, partition, streamId] = TRANSACTION_ID.exec(id) ?? [];
   return streamId === undefined ? undefined : { partition: Number(partition), streamId };
@@ -205,10 +191,7 @@ export function recordOf(flat: readonly string[]): Record<string, string> {
   return record;
 }
 
-/**
- * The next page of a partition's ledger, oldest first; shorter than `LEDGER_PAGE` at its end.
- * @param last the last stream id of interest
- */
+/** Oldest first; shorter than `LEDGER_PAGE` at its end. @param last the last stream id of interest */
 export async function readLedger(
   redis: Redis,
   partition: number,

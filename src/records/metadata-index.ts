@@ -14,7 +14,6 @@ export function metadataText(value: unknown): string | undefined {
 export const metadataDigest = (name: string, text: string): string =>
   hash("sha1", `"${name}"${text}`).slice(0, 8);
 
-/** All places of an account's metadata. */
 export function metadataDigests(metadata: Readonly<Record<string, unknown>>): string[] {
   return Object.entries(metadata).flatMap(([name, value]) => {
     const text = metadataText(value);

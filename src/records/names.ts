@@ -42,7 +42,6 @@ export function partitionOfName(name: string): number | undefined {
   return number === undefined ? undefined : Number(number);
 }
 
-/** The partition whose ledger has this name. */
 export const partitionOfLedger = (ledger: string): number => Number(/\{p(\d+)\}/.exec(ledger)?.[1] ?? 0);
 
 /** The partition of an account, fixed for its life: SHA-256 modulo the number of partitions. */
@@ -156,10 +155,7 @@ export const listsOfOpenRequests = (partitions: number) =>
     return DUE_LISTS.map((list) => ({ list, name: due, from: dueFrom(list), partition }));
   }).flat();
 
-/**
- * Where the accounts with a reference are listed (hash and field); `reference-index:` in lua/include/references.lua. Names of
- * different references may be the same.
- */
+/** Hash and field, as in lua/include/references.lua. Names of different references may be the same. */
 export function referencePlace(partition: number, reference: string): { name: string; field: string } {
   const digest = hash("sha1", reference);
   return { name: `${tag(partition)}:reference-index:${digest.slice(0, 2)}`, field: digest.slice(2, 14) };
@@ -168,7 +164,6 @@ export function referencePlace(partition: number, reference: string): { name: st
 /** Account ids at one such place, at most. */
 export const REFERENCE_ACCOUNTS_MAX = 20;
 
-/** Names of one account beyond those of its keys. */
 export const accountNames = (partition: number, accountId: string) => ({
   account: `${tag(partition)}:account:${accountId}`,
   keys: `${tag(partition)}:keys:${accountId}`,
@@ -200,7 +195,6 @@ export const webhookNames = (partition: number) => ({
   totals: `${tag(partition)}:webhook-totals`,
 });
 
-/** Names of one webhook endpoint. */
 export const endpointNames = (partition: number, endpointId: string) => ({
   endpoint: `${tag(partition)}:webhook:${endpointId}`,
   /** Its deliveries, by when their event was (sorted set: event ids). */
@@ -226,7 +220,6 @@ export const callbackQueuesName = (partition: number, accountId: string): string
 /** An event and its deliveries (hash). */
 export const eventName = (partition: number, eventId: string): string => `${tag(partition)}:event:${eventId}`;
 
-/** Names of one key's own. */
 export const keyNames = (partition: number, keyId: string) => ({
   key: `${tag(partition)}:key:${keyId}`,
   window: `${tag(partition)}:window:${keyId}`,

@@ -34,7 +34,6 @@ const KINDS = {
 } as const;
 export type OperatorProblem = keyof typeof KINDS;
 
-/** The kind of mistake, which the management API answers with 400, 403, 404, 409, 412 or 503. */
 type OperatorErrorCode = "invalid" | "forbidden" | "not_found" | "conflict" | "stale" | "unavailable";
 type Unspecific = Exclude<OperatorErrorCode, "conflict">;
 
@@ -43,7 +42,6 @@ const isSpecific = (code: string): code is OperatorProblem => Object.hasOwn(KIND
 /** A mistake of an operator; the message says how to mend it, as the management API and the command line both can. */
 export class OperatorError extends Error {
   readonly code: OperatorErrorCode;
-  /** As the management API names it. */
   readonly problem: OperatorProblem | Unspecific;
   /** The parameter that is wrong, where it is one. */
   readonly path: string | undefined;
@@ -64,7 +62,6 @@ export class OperatorError extends Error {
   }
 }
 
-/** An error as the command line says it. */
 export function inCommandWords(error: unknown): string {
   if (error instanceof OperatorError && error.command !== undefined)
     return `${error.message}; ${error.command}`;

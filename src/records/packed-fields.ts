@@ -22,7 +22,6 @@ const COUNTERS = [
   ),
 ] as const;
 
-/** Reads the field `counters`; empty without one. */
 export function countersOf(text: string | null | undefined): Counters {
   if (!text) return {};
   const words = text.split(" ");
@@ -32,13 +31,11 @@ export function countersOf(text: string | null | undefined): Counters {
   return limits === "" ? counters : { ...counters, limits };
 }
 
-/** The field `counters`. */
 export function countersText(counters: Counters): string {
   const words = COUNTERS.map(([name, none]) => counters[name] ?? none);
   return (counters.limits === undefined ? words : [...words, counters.limits]).join(" ");
 }
 
-/** A record with the values of its packed fields beside them. */
 export function unpacked<Fields extends { readonly counters?: string }>(fields: Fields): Fields & Counters {
   return { ...fields, ...countersOf(fields.counters) };
 }
@@ -76,7 +73,6 @@ export function moneyOf(text: string | null | undefined): Money {
   return money;
 }
 
-/** The field `money`. @param record the other fields of the account count, too */
 export function moneyText(record: AccountRecord): string {
   const words = MONEY.map(([name, none]) => record[name] || none);
   if (EXTRAS.some((name) => record[name] !== undefined)) words.push("+");

@@ -22,7 +22,6 @@ export const REQUEST_PARTS = {
   due_at:
     "when its hold ends; when it was admitted where the store had forgotten the request before its BIND",
 } as const;
-/** Further fields of a request. */
 export const REQUEST_FIELDS = {
   task_id: "the upstream's",
   bound_at: "when it was bound",
@@ -56,7 +55,6 @@ export const REQUEST_FIELDS = {
   trimmed_charge: "id of its charge, if that has left the ledger",
   trimmed_refund: "id of its refund, if that has left the ledger",
 } as const;
-/** A request, from its text. */
 export type RequestRecord = RecordOf<typeof REQUEST_PARTS> & RecordOf<typeof REQUEST_FIELDS>;
 
 const PERIODS = Object.fromEntries(
@@ -111,7 +109,6 @@ export const ACCOUNT_FIELDS = {
   webhooks: "its enabled webhook endpoints, each with the events that it wants; missing without one",
 } as const;
 export type AccountFields = RecordOf<typeof ACCOUNT_FIELDS>;
-/** An account with the values of its packed field. */
 export type AccountRecord = AccountFields & RecordOf<typeof MONEY_FIELDS>;
 export type BarredStatus = "suspended" | "closed";
 export type AccountStatus = "active" | BarredStatus;
@@ -145,7 +142,6 @@ export const KEY_FIELDS = {
   late_count: "requests of that day that were bound after their hold was void",
 } as const;
 export type KeyFields = RecordOf<typeof KEY_FIELDS>;
-/** A key with the values of its packed field. */
 export type UnpackedKey = KeyFields & RecordOf<typeof COUNTER_FIELDS>;
 
 /** `tg:{p00}:maintenance`: missing without maintenance. */
@@ -195,10 +191,7 @@ export const ENDPOINT_FIELDS = {
 } as const;
 export type EndpointRecord = RecordOf<typeof ENDPOINT_FIELDS>;
 
-/**
- * `tg:{pNN}:event:<event id>`: an event, and a field for each endpoint that gets it, by its id. Lua packs both with spaces
- * in lua/include/deliveries.lua.
- */
+/** `tg:{pNN}:event:<event id>`: an event, and a field per endpoint that gets it, packed by lua/include/deliveries.lua. */
 export const EVENT_FIELDS = {
   event: "its type, when it was, the account id, and the data (JSON)",
   url: "of the delivery to an address that the request names: its queue, and the address",
@@ -249,8 +242,8 @@ export const ROLLED_FIELDS = {
 } as const;
 
 /**
- * A field of `tg:{pNN}:usage:<account id>:<UTC month>` is "day endpoint key id", or "day - -" for what belongs to no request; of
- * `tg:{pNN}:totals:<UTC month>` it is the day, or "day endpoint". Its value is these numbers, with spaces between; zeros in the end are left out.
+ * `tg:{pNN}:usage:<account id>:<UTC month>`: by "day endpoint key id", or "day - -"; `tg:{pNN}:totals:<UTC month>`: by "day" or
+ * "day endpoint". Values are these numbers, with spaces between; zeros in the end are left out.
  */
 export const USAGE_NUMBERS = {
   requests: "charged generations, and unmetered ones",
@@ -275,9 +268,8 @@ export interface Sighting {
 }
 
 /**
- * `tg:{pNN}:task:<task id>`: one text with spaces between request id, key id, account id,
- * when it was bound, and after the first observation when that was, the status and the data. `!` in front: the
- * upstream gave the task's id to another request, too. Lua reads it in lua/include/task.lua.
+ * `tg:{pNN}:task:<task id>`: request id, key id, account id, when it was bound, and after the first observation when that was, status and
+ * data. `!` in front: the upstream gave the id to another request, too. lua/include/task.lua reads it.
  */
 interface TaskRecord {
   requestId: string;

@@ -5,9 +5,8 @@ import { isReply } from "./script-errors.ts";
 import { readInfo } from "./server-info.ts";
 
 /**
- * Has Redis rewrite its append-only file once after each start, before a gateway writes more. Lost power can cut the file within
- * what one script wrote. Redis leaves that half out when it starts, but leaves it in the file, and the start after that plays it
- * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0047.
+ * Rewrites the append-only file after each start of Redis: power loss cuts it within a script, and the start after next plays that half
+ * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0043.
  */
 export function createRewriteAfterStart(parts: {
   redis: Redis;
@@ -18,7 +17,6 @@ export function createRewriteAfterStart(parts: {
   const { redis, within, log, name } = parts;
   let isRefused = false;
 
-  /** @throws Error only if the connection fails */
   return async () => {
     if (!isDue(await within(redis.info("persistence")))) return;
     try {
@@ -26,7 +24,6 @@ export function createRewriteAfterStart(parts: {
       isRefused = false;
     } catch (error) {
       if (!isReply(error)) throw error;
-      // Another gateway was faster.
       if (isRefused || error.message.includes("already in progress")) return;
       isRefused = true;
       log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);

@@ -10,14 +10,11 @@ const OTHERS_WITHIN_MS = 5000;
 type Verdict = "away" | "refusing" | "usable";
 
 /**
- * Decides if Redis is away. An open breaker means that a call failed, which may be the fault of this process or of one
- * connection. Redis counts as away only if a probe on its own connection cannot reach it either: one that answers with an
- * error may be in use by others. Decision 0036.
- * The probe runs only when a request needs its result: with `fallback_strategy: allow`.
+ * A failed call may be the fault of this process or connection: Redis is away only if a probe on its own connection cannot reach it
+ * either. Runs only when a request needs it (`fallback_strategy: allow`). Decision 0020.
  */
 export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;
-  /** Counts the times that the breaker was open. */
   let round = 1;
   let latest: { verdict: Verdict; atMs: number } | undefined;
   let judging: Promise<void> | undefined;
@@ -47,10 +44,7 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
 
   return {
     known: {
-      /**
-       * The number of the outage, once it is clear that Redis is away: then requests of keys seen good may pass unmetered. Else
-       * undefined. Waits for the first verdict.
-       */
+      /** The number of the outage once Redis is away: requests of good keys may pass unmetered. Waits for the first verdict. */
       async outage(): Promise<number | undefined> {
         if (!isOpen()) return undefined;
         const ageMs = performance.now() - (latest?.atMs ?? Number.NEGATIVE_INFINITY);

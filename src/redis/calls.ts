@@ -72,7 +72,6 @@ export function createCalls(options: CallOptions) {
     );
   }
 
-  /** The item is not sent again. */
   const send: Sender["send"] = (script, call, item) =>
     attempt(script, call, item, (_script, _call, _item, error) => Promise.reject(failed(error, item)));
 
@@ -97,7 +96,6 @@ export function createCalls(options: CallOptions) {
     if (breaker.isOpen) throw unavailable("open");
   }
 
-  /** Runs one plain command under the same breaker. */
   async function command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
     requireUsable();
     gate.occupy(NOBODY);
@@ -129,7 +127,6 @@ export function createCalls(options: CallOptions) {
   };
 }
 
-/** One call for the items of a batch; its time is observed once. */
 function createTimedSend({ scripts, clock, metrics }: CallOptions, gate: FairGate): ScriptRunner["send"] {
   const secondsOf = madeOnce((script) => metrics.storeSeconds.of({ script }));
   return async (script, items) => {
@@ -146,7 +143,7 @@ function createTimedSend({ scripts, clock, metrics }: CallOptions, gate: FairGat
   };
 }
 
-/** Redis's replies are never late because of our own queue. Settlements count, but do not wait. Decision 0036. */
+/** Redis's replies are never late because of our own queue. Settlements count, but do not wait. Decision 0020. */
 const createGate = ({ deadlines, metrics }: CallOptions): FairGate =>
   new FairGate({
     inFlightMax: UNDER_WAY_MAX,
@@ -236,11 +233,8 @@ interface Batch {
 }
 
 /**
- * Gathers the script calls of one tick of the event loop, and sends one call per script. If Redis refuses a call for the slot
- * of its first item, each partition's items are sent once more by themselves. Decisions 0020 and 0042.
- * @param options.send runs one call; rejects when the whole call has failed
- * @param options.sendAgain the same for items of a call that has failed
- * @param options.form whether all names of a call must share a hash tag: a call per partition
+ * One call per script and tick. If Redis refuses a call for its first item's slot, each partition's items are sent again. Decisions 0020, 0042.
+ * @param options.sendAgain the same for items of a failed call @param options.form whether a call's names share a hash tag
  */
 export function createBatcher(options: {
   send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]>;
@@ -283,7 +277,6 @@ export function createBatcher(options: {
     return batch;
   }
 
-  /** Resolves with what the script reads of the reply. */
   return <Call, Result>(
     script: Script<Call, Result>,
     call: Call,
@@ -320,10 +313,7 @@ function byPartition({ script, shared, tag, waiting }: Batch): Batch[] {
 
 const hashTag = (name: string): string => name.slice(0, name.indexOf("}"));
 
-/**
- * The store's clock as well as this process knows it: a hint for `not_after` and for reports. Scripts read the store's own.
- * @param testNowMs replaces the store's clock, for the scripts too, Unix ms; for tests
- */
+/** A hint for `not_after` and reports; scripts read the store's own. @param testNowMs for tests, also in the scripts, Unix ms */
 export function createStoreClock(testNowMs?: () => number) {
   /** Redis time minus this process's monotonic clock. */
   let offsetMs = 0;
@@ -332,10 +322,7 @@ export function createStoreClock(testNowMs?: () => number) {
     nowMs: (): number => testNowMs?.() ?? Math.floor(monotonicMs() + offsetMs),
     /** The first ARGV of a script: empty for the store's own clock. */
     argument: (): string => (testNowMs ? String(testNowMs()) : ""),
-    /**
-     * Learns from a script that ran between `sentAtMs` and now. A reply that was read late does not set the clock back.
-     * @param sentAtMs by `monotonicMs`
-     */
+    /** A reply that was read late does not set the clock back. @param sentAtMs by `monotonicMs` */
     learn(storeNowMs: number, sentAtMs: number): void {
       offsetMs = Math.min(storeNowMs - sentAtMs, Math.max(storeNowMs - monotonicMs(), offsetMs));
     },

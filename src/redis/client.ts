@@ -29,14 +29,12 @@ export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?:
     { commandTimeout: commandTimeoutMs, connectTimeout: connectTimeoutMs(commandTimeoutMs) },
   );
 
-/** A client as `createClient` makes it, without its command timeout. */
 export function clientOf({ redisUrl, at, tlsCa }: RedisEndpoint, options: ClientOptions): Redis {
   if (at !== undefined) return clientAt(at, { ...parseRedisAddress(redisUrl), tlsCa }, options);
   const address = parseServerAddress(redisUrl);
   return clientAt(address.hosts[0]!, { ...address, tlsCa }, options);
 }
 
-/** A client, as `clientOf` makes one, of this server with this login. */
 export function clientAt(
   { host, port }: RedisHost,
   { tls, tlsCa, username, password, db, family }: LoginAt,
@@ -72,11 +70,7 @@ export async function selectDatabase(redis: Redis): Promise<void> {
   if (redis.options.db) await redis.select(redis.options.db);
 }
 
-/**
- * Connects once to do some work, without the queues and late replies of any other connection.
- * @param limits of the time to connect and of the work; a socket's own timer counts the time in which this process stalls
- * @throws what Redis answered, or else what became of the connection
- */
+/** @param limits a socket's own timer counts the time in which this process stalls @throws Redis's answer, or what became of the connection */
 export async function onOwnConnection<T>(
   endpoint: RedisEndpoint,
   limits: { connecting: Deadlines; command: Deadlines },
@@ -93,11 +87,7 @@ export async function onOwnConnection<T>(
   }
 }
 
-/**
- * Connects a client, or closes it: its commands then fail at once.
- * @param late the error if it takes too long
- * @returns for a later error of the client, what says more of it @throws what Redis answered, or else what became of the connection
- */
+/** @param late the error if it takes too long @returns says more of a later error @throws Redis's answer, or what became of the connection */
 export async function connectOnce(
   redis: Redis,
   limit: Deadlines,
@@ -124,7 +114,6 @@ export async function connectOnce(
   }
 }
 
-/** Closes a connection without waiting for the other side to hang up. */
 export function hangUp(redis: Redis): void {
   redis.disconnect();
   redis.stream?.destroy();
@@ -133,11 +122,7 @@ export function hangUp(redis: Redis): void {
 /** A server that accepts connections is silent on them: it is frozen, or what answers is something before it. */
 export const SILENT = "no answer to the handshake";
 
-/**
- * Ends each connection whose server accepts it and does not answer in time. The client library limits only the time to
- * connect: it would wait for a frozen Redis for ever. The client then tries again by itself.
- * @param limit of the time between the connection and the first answers on it
- */
+/** The library limits only the time to connect: it would wait for a frozen Redis for ever. @param limit until the first answers */
 export function limitHandshakes(redis: Redis, limit: Deadlines): void {
   let handshake: Deadline | undefined;
   const end = (): void => {

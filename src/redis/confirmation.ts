@@ -5,12 +5,10 @@ import { clientOf, connectTimeoutMs, limitHandshakes, type RedisEndpoint } from 
 import { createDeadlines } from "./deadlines.ts";
 import { primaryRunOf } from "./server-info.ts";
 
-/** `replicas`: enough replicas have it. `none`: that is not known. */
 type Confirmed = "replicas" | "none";
 
 export interface ConfirmationRule {
   replicas: number;
-  /** How long Redis waits for them. */
   timeoutMs: number;
 }
 
@@ -27,10 +25,8 @@ const ROUND_MARGIN_MS = 50;
 export type Confirmation = ReturnType<typeof createConfirmation>;
 
 /**
- * Finds out whether replicas have what Redis has answered on another connection. One round at a time serves all callers: it
- * writes a mark on a connection of its own, and WAITs for the replicas to have the mark, and so all that came before it.
- * Nothing is sent while nobody waits. Decision 0043.
- * @param requests the connection that the writes are made on
+ * Finds out whether replicas have what Redis answered on `requests`. One round serves all callers: a mark on a connection of its own, and a WAIT
+ * for it. Nothing is sent while nobody waits. Decision 0043.
  */
 export function createConfirmation(requests: Redis, options: ConfirmationOptions) {
   const { replicas, timeoutMs } = options;
@@ -48,7 +44,6 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   }
   requests.on("close", onRequestsClosed);
 
-  /** Reads again which run of the primary `requests` leads to. @throws what Redis says against it */
   async function identify(): Promise<string | undefined> {
     runId = await runIdOf(requests);
     return runId;
@@ -65,7 +60,6 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
     return ours !== undefined && ours === theirs && ours === answered;
   }
 
-  /** @throws when Redis does not answer */
   async function send(): Promise<Confirmed> {
     if (!(await isSameServer())) return "none";
     const mark = markName(options.partition(), gateway);
@@ -73,14 +67,10 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
   }
 
   return {
-    /** Connects. Nothing is confirmed before. */
     start: own.connect,
     runId: () => runId,
     identify,
-    /**
-     * Resolves to true once replicas have all that Redis has answered before this call. Takes a round, and at most the rest of the one
-     * under way. As many callers wait as there are requests in progress.
-     */
+    /** True once replicas have all that was answered before this call. Takes a round, and the rest of the one under way. */
     confirmed: (): Promise<Confirmed> =>
       runId === undefined || isClosed ? Promise.resolve("none") : rounds.join(),
     close(): void {
@@ -95,10 +85,7 @@ export function createConfirmation(requests: Redis, options: ConfirmationOptions
 /** Also while Redis is out of memory: charges are still settled, and nothing leaves Redis that replicas do not have. */
 const MARK = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], "", "PX", ARGV[1])';
 
-/**
- * Resolves to true once enough replicas have all that a server has answered before this call, to whichever connection.
- * @throws when Redis does not answer
- */
+/** True once replicas have all that the server has answered before, to any connection. @throws when Redis does not answer */
 export async function markAndWait(
   redis: Redis,
   { mark, replicas, timeoutMs }: ConfirmationRule & { mark: string },
@@ -111,10 +98,7 @@ export async function markAndWait(
   return Number(waited?.[1]) >= replicas;
 }
 
-/**
- * Rounds for all that wait, one at a time.
- * @param send makes one; a failure counts as `none`
- */
+/** One at a time, for all that wait. @param send makes one; a failure counts as `none` */
 export function createRounds(send: () => Promise<Confirmed>) {
   let waiting: ((confirmed: Confirmed) => void)[] = [];
   let isUnderWay = false;
@@ -154,10 +138,7 @@ export function createRounds(send: () => Promise<Confirmed>) {
   };
 }
 
-/**
- * The connection that rounds are made on: WAIT holds up everything behind it. It reconnects by itself; a server that accepts
- * connections and does not answer is left after a time limit.
- */
+/** WAIT holds up everything behind it. Reconnects by itself; a server that does not answer is left after a time limit. */
 function createOwnConnection(options: ConfirmationOptions) {
   const connectTimeout = connectTimeoutMs(options.commandTimeoutMs);
   const redis = clientOf(options, { connectTimeout });

@@ -33,7 +33,6 @@ import {
   type PrimaryMap,
 } from "./topology/primary-map.ts";
 
-/** Makes a primary of this store. @param name is in the lines of its log, where there are several */
 export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
 
 export interface ConnectionOptions extends RedisEndpoint {
@@ -67,9 +66,8 @@ interface DurabilityHooks {
 }
 
 /**
- * The store as requests use it: one connection for each primary, and what is known of the whole. Whatever is done for an
- * account goes to `of(partition)`, whatever has a global name to `ofName(name)`. While a primary is away, the others are in
- * use. Decision 0042.
+ * One connection per primary: an account's work goes to `of(partition)`, a global name's to `ofName(name)`. While a primary is away, the
+ * others are in use. Decision 0042.
  */
 export function createConnection(options: ConnectionOptions) {
   const { metrics, commandTimeoutMs, log } = options;
@@ -104,7 +102,6 @@ export function createConnection(options: ConnectionOptions) {
   const { map } = inForce;
   const { of, ofName, isUsable, requireUsable } = inForce.inUse;
 
-  /** For operators' functions, within a `command` of a primary. */
   const nodes: RedisNodes = {
     of: (partition) => map().of(partition).redis,
     ofName: (name) => map().ofName(name).redis,
@@ -115,12 +112,10 @@ export function createConnection(options: ConnectionOptions) {
   return {
     metrics,
     commandTimeoutMs,
-    /** True if acknowledged writes have to be on replicas. */
     confirms: options.confirm !== undefined,
     of,
     ofName,
     primaries: (): readonly Primary[] => map().all,
-    /** A partition of a primary, for names that each primary has one of. */
     partitionOn: (primary: Primary): number => map().partitionOn(primary),
     nodes,
     /** `facts`: undefined until they were read once. */
@@ -129,10 +124,8 @@ export function createConnection(options: ConnectionOptions) {
     requireMeant: (found: FoundStore): void => attached?.requireMeant(found),
     nowMs: (): number => map().ofName(META).nowMs(),
     isUsable,
-    /** True if a partition is frozen, or its slot is migrating. */
     isFrozen: store.frozen.has,
     requireUsable,
-    /** Resolves once each primary has been usable. */
     usable: async (): Promise<void> => {
       await inForce.placed;
       do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
@@ -152,7 +145,6 @@ export function createConnection(options: ConnectionOptions) {
     replaceMap: inForce.replaceMap,
     /** Asks the servers of the store where its primaries are now. */
     findPrimaries: inForce.findPrimaries,
-    /** The epoch that Sentinels or nodes of a cluster give for a primary; it grows with each failover. */
     epochOf: inForce.epochOf,
     async close(): Promise<void> {
       inForce.stop();
@@ -164,7 +156,6 @@ export function createConnection(options: ConnectionOptions) {
 
 export type Connection = ReturnType<typeof createConnection>;
 
-/** The map of primaries that counts now, and what changes it. */
 function createMapInForce(
   open: OpenPrimary,
   options: ConnectionOptions,
@@ -224,7 +215,6 @@ function createMapInForce(
     findPrimaries: (): void => follower?.ask(),
     epochOf: ({ name }: Primary): number | undefined =>
       follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
-    /** Asks where the primaries are; resolves once the answer is in force. */
     primariesFound: async (): Promise<void> => follower?.asked(),
     stop: (): void => follower?.close(),
   };
@@ -348,10 +338,8 @@ async function requireNamedRole({ name }: Primary, redis: Redis): Promise<void> 
 }
 
 /**
- * The facts of the whole store, as the primary of `tg:meta` last answered them. They are kept while that primary is away, so
- * that the others stay in use.
- * @param options.identified is called with the store's id whenever the facts were read
- * @param options.replaced is called when the store has another id than before
+ * As the primary of `tg:meta` last answered; kept while it is away. @param options.identified called with the store's id at each read
+ * @param options.replaced called when the id has changed
  */
 function createKnownFacts(options: {
   identified(storeId: string): Promise<void> | undefined;

@@ -13,16 +13,11 @@ export interface Deadline {
 export type Deadlines = ReturnType<typeof createDeadlines>;
 
 /**
- * Time limits that do not count the time in which the event loop of this process is blocked. A limit is a number of slices.
- * A slice counts once its time is over and pending input has been read after that: a process that was busy for seconds has
- * used one slice, and reads the replies that came meanwhile. Decision 0036.
- * @param timeoutMs the limit of each piece of work while the event loop is free; up to a tenth more
+ * Time limits in slices. A slice counts once its time is over and pending input was read after that, so that a process that was blocked
+ * for seconds reads the replies that came meanwhile. Decision 0020. @param timeoutMs on a free event loop; up to a tenth more
  */
 export function createDeadlines(timeoutMs: number) {
-  /**
-   * Pending ones in the order in which they expire: all have the same limit. A `Set` would keep each one alive that was ever in it,
-   * until the next major garbage collection. Decision 0072.
-   */
+  /** In the order in which they expire. A `Set` would keep each one alive until the next major garbage collection. Decision 0072. */
   let oldest: Deadline | undefined;
   let newest: Deadline | undefined;
   let slice = 0;
@@ -45,7 +40,6 @@ export function createDeadlines(timeoutMs: number) {
     else isCounting = false;
   }
 
-  /** Begins to count. @param expire is called once when the limit is over, unless `end` comes first */
   function begin(expire: () => void): Deadline {
     const deadline = { atSlice: slice + SLICES + 1, expire, before: newest, after: undefined };
     if (newest) newest.after = deadline;

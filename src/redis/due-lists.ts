@@ -17,9 +17,7 @@ interface PartitionList<List extends string> {
 type Due<List extends string, Partitions> = Record<List, Partitions>;
 
 /**
- * The partitions in whose lists something is due, of all primaries that answer.
- * @param listsOf the lists of this many partitions
- * @param kinds the lists that a partition has
+ * Partitions with something due, of all primaries that answer. @param kinds the lists that a partition has
  * @throws GatewayError `store_unavailable` if no primary answers
  */
 export function createDueLists<List extends string>(
@@ -32,10 +30,7 @@ export function createDueLists<List extends string>(
   /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
   const firstDue = new WeakMap<Redis, number[]>();
 
-  /**
-   * Adds the partitions of one primary in whose list something is due. One pipeline reads all lists, and only if one may have changed
-   * since the last time.
-   */
+  /** One pipeline reads all lists, and only if one may have changed since the last time. */
   const addDue = (primary: Primary, due: Due<List, Set<number>>): Promise<void> =>
     primary.command(async (redis) => {
       const lists = listsOf(connection.known.facts?.partitions ?? 0).filter(

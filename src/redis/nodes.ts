@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
 
-/** The servers of a store, as operators' commands reach them. Each name of the store is on one of them. */
 export interface RedisNodes {
   of(partition: number): Redis;
   /** The server of any name; for those outside the partitions, such as `tg:meta`. */
@@ -10,7 +9,6 @@ export interface RedisNodes {
   replicasOf?(redis: Redis): number;
   /** True if a server has all that it confirmed; undefined where nobody has looked for losses. */
   isWritable?(redis: Redis): boolean;
-  /** Called before a write. @throws OperatorError unless all of these servers are writable */
   requireWritable?(servers: readonly Redis[]): void;
   /** True if replicas have all that was written so far; undefined where confirmation is off. */
   confirmed?(): Promise<boolean>;

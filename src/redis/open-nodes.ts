@@ -15,12 +15,8 @@ export interface OpenedNodes {
 const CONNECT_MS = 2000;
 
 /**
- * Opens the primaries of a store, wherever its address says that they are asked for.
- * - One server: it must be in reach.
- * - Several: those that are away fail each command, so that readers can go on with the others. One must be in reach.
- * - Nothing follows a failover: who works for longer opens them again.
- * @param commandTimeoutMs of each command
- * @throws StoreError or the error of the connection
+ * Opens the primaries of a store. Of several, one must be in reach; those that are away fail each command. Nothing follows a failover: who
+ * works for longer opens them again. @throws StoreError or the error of the connection
  */
 export async function openNodes(endpoint: RedisEndpoint, commandTimeoutMs: number): Promise<OpenedNodes> {
   const { redisUrl, tlsCa } = endpoint;
@@ -63,11 +59,7 @@ const connected = (redis: Redis): Promise<unknown> =>
     redis.status === "connect" ? new Error(SILENT) : new Error("no answer within 2 seconds"),
   );
 
-/**
- * Works on the servers of a store, on connections of its own.
- * @param signal closes them
- * @throws StoreError or the error of the connection
- */
+/** On connections of its own. @param signal closes them @throws StoreError or the error of the connection */
 export async function onOwnNodes<T>(
   endpoint: RedisEndpoint,
   commandTimeoutMs: number,

@@ -12,7 +12,6 @@ export interface Unread {
   why: string;
 }
 
-/** Nothing was found, but not everything could be read. */
 export class UnreadError extends OperatorError {
   constructor(message: string) {
     super(message, "unavailable");
@@ -37,13 +36,9 @@ export interface PartitionReads {
   unread(): Unread | undefined;
 }
 
-/**
- * Reads over partitions that go on without the servers that are away. A server that has failed once is not asked again:
- * each command would wait for its timeout. If a store has one server, its error is thrown.
- */
+/** Goes on without servers that are away; one that failed is not asked again. If a store has one server, its error is thrown. */
 export const readsOfMost = (nodes: RedisNodes): PartitionReads => createReads(nodes, nodes.all().length > 1);
 
-/** Reads over partitions that throw if a server is away. */
 export const readsOfAll = (nodes: RedisNodes): PartitionReads => createReads(nodes, false);
 
 function createReads(nodes: RedisNodes, goesOn: boolean): PartitionReads {

@@ -12,10 +12,7 @@ export async function many<Answer, Item>(
   return answersOf<Answer>(await pipe.exec());
 }
 
-/**
- * One command for each item, in one round trip per server. Answers are in the order of the items.
- * @throws the first error
- */
+/** One round trip per server. Answers are in the order of the items. @throws the first error */
 export async function manyByNode<Answer, Item>(
   items: readonly Item[],
   nodeOf: (item: Item) => Redis,
@@ -66,7 +63,6 @@ export function pipelineOfTick<Item, Answer>(
   };
 }
 
-/** The answers of a pipeline or MULTI. @throws the first error */
 export function answersOf<Answer>(results: [error: Error | null, answer: unknown][] | null): Answer[] {
   return (results ?? []).map(([error, answer]) => {
     if (error) throw error;

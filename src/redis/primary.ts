@@ -40,9 +40,7 @@ export interface StoreHooks {
   /** The primary that has a name now. The servers are asked first, if this one should have it. */
   ownerNow(primary: Primary, name: string): Promise<Primary>;
   frozen: FrozenPartitions;
-  /** A breaker has opened or closed. */
   changed(): void;
-  /** A breaker has closed, and stays closed. */
   usableAgain(): void;
 }
 
@@ -60,9 +58,8 @@ interface PrimaryOptions extends RedisEndpoint {
 }
 
 /**
- * The connection to one primary, with its own breaker, batches, queue and clock: another primary that is away does not
- * matter to it. `run` runs one script; it throws GatewayError `store_unavailable` at once while the breaker is open, and after
- * the command timeout at the latest. Nothing connects before `start`.
+ * One primary with its own breaker, batches, queue and clock. `run` throws GatewayError `store_unavailable` at once while the breaker is
+ * open, else after the command timeout at the latest. Nothing connects before `start`.
  */
 export function createPrimary(options: PrimaryOptions) {
   const { log, commandTimeoutMs, store } = options;
@@ -123,10 +120,8 @@ export function createPrimary(options: PrimaryOptions) {
     breaker,
     nowMs: clock.nowMs,
     ...calls,
-    /** Calls past the breaker, for what is sent before it closes. */
     direct: { run: direct, command: commandDirectly(redis, within) },
     ...outage.known,
-    /** Limits the time of a command on `redis`, as that of a call. */
     within,
     confirmation,
     ...createLife({ redis, breaker, within, check, rejectWaiting, confirmation }),
@@ -212,10 +207,7 @@ function createLife(parts: {
         if (!breaker.isOpen) check().catch((error: unknown) => breaker.trip(inStoreWords(error)));
       }, CHECK_EVERY_MS).unref();
     },
-    /**
-     * The primary is no longer a part of the store. Waiting requests are rejected, and calls without a reply fail: what they
-     * settle is deferred, and an ADMIT among them is voided.
-     */
+    /** No longer a part of the store: calls without a reply fail; what they settle is deferred, and an ADMIT is voided. */
     leave(): void {
       clearInterval(checking);
       breaker.openForGood();
@@ -246,11 +238,8 @@ const STARTING = "starting";
 type Breaker = ReturnType<typeof createBreaker>;
 
 /**
- * The breaker in front of the store: one failure opens it, one successful probe closes it, so a hiccup costs one
- * probe's time and an outage costs each request nothing.
- * @param options.probe writes to the store, sends the settlements that wait, and throws while the store is unusable
- * @param options.reconnect replaces the connection
- * @param options.words says in the log why a probe has failed
+ * One failure opens it, one successful probe closes it: a hiccup costs a probe's time and an outage costs requests nothing.
+ * @param options.probe throws while the store is unusable @param options.words says in the log why a probe has failed
  */
 function createBreaker(options: {
   probe(): Promise<void>;
@@ -263,7 +252,6 @@ function createBreaker(options: {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let waiting: (() => void)[] = [];
-  /** Reasons that were logged in this outage. */
   const logged = new Set<string>();
 
   const attempt = async (failures: number): Promise<void> => {

@@ -15,12 +15,7 @@ const PROBE_ID = randomUUID();
 /** The name that this process's probe writes: one of a partition, so that it is on the partition's primary. */
 export const probeNameIn = (partition: number): string => probeName(partition, PROBE_ID);
 
-/**
- * The probe of the connection to one primary that requests share.
- * @param options.name the name that the probe writes
- * @param options.check reads what has to hold before the primary is used
- * @param options.beforeUse work that has to be done before it is used
- */
+/** @param options.name the name that the probe writes @param options.check what has to hold @param options.beforeUse work before it is used */
 export function createProbe(options: {
   redis: Redis;
   run: Run;
@@ -33,7 +28,6 @@ export function createProbe(options: {
   const { redis, run, clock, within } = options;
   const whyNotReady = connectionErrorOf(redis);
 
-  /** @throws Error while the primary cannot be used */
   return async () => {
     if (redis.status === "wait" || redis.status === "end") await redis.connect().catch(() => undefined);
     if (redis.status !== "ready") throw whyNotReady();
@@ -59,7 +53,6 @@ function connectionErrorOf(redis: Redis): () => Error {
   return () => latest;
 }
 
-/** Checks what the shared connection's probe checks: Redis takes writes and may not evict keys. */
 export async function checkUsable(
   redis: Redis,
   { name, check }: { name: string; check(redis: Redis): Promise<void> },
@@ -81,11 +74,7 @@ const sourcesOfAll = (): Map<string, string> =>
     }),
   );
 
-/**
- * Loads the scripts that Redis does not have yet, and runs one that writes.
- * @param partition one that is on this server
- * @returns how many there are @throws what Redis says against it
- */
+/** Loads scripts that Redis lacks, and runs one that writes. @param partition on this server @returns how many there are @throws Redis's error */
 export async function tryScripts(redis: Redis, partition: number): Promise<number> {
   sources ??= sourcesOfAll();
   const known = (await redis.script("EXISTS", ...sources.keys())) as number[];

@@ -1,7 +1,5 @@
-/** Why Redis cannot be used, in words for logs and operators. */
 interface StoreReason {
   why: string;
-  /** Advice; undefined where it follows from the problem. */
   advice: string | undefined;
 }
 
@@ -165,7 +163,6 @@ function rowOf(error: unknown): Row | undefined {
 /** Names of the errors of the client library, Redis's answers among them. */
 const CLIENT_ERRORS = new Set(["AbortError", "InterruptError", "ParserError", "RedisError", "ReplyError"]);
 
-/** True if an error is Redis's, or of the connection to it. Any other one is a fault of this program. */
 export function isStoreError(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
   const isOfSystem = systemError(error).syscall !== undefined;
@@ -174,16 +171,12 @@ export function isStoreError(error: unknown): boolean {
   );
 }
 
-/**
- * True if an error says that Redis could not be reached. Any other error is an answer: Redis refuses, lacks what a gateway
- * needs, or is not trusted.
- */
+/** Any other error is an answer: Redis refuses, lacks what a gateway needs, or is not trusted. */
 export const isUnreachable = (error: unknown): boolean =>
   !(error instanceof StoreError) &&
   systemError(error).name !== "ReplyError" &&
   rowOf(error)?.isUnreachable === true;
 
-/** Explains an error of the client library, of the system or of Redis. */
 export function storeReason(error: unknown): StoreReason {
   if (error instanceof StoreError) return error;
   const { message = "", code = "" } = systemError(error);

@@ -1,7 +1,4 @@
-/**
- * Work that repeats until it is stopped, never twice at a time. What it throws is logged at most: the next round follows.
- * @param options.pauseMs from the end of a round to the next one
- */
+/** Never twice at a time. What it throws is logged at most. @param options.pauseMs from the end of a round to the next one */
 export function repeated(
   round: (signal: AbortSignal) => Promise<unknown>,
   options: { pauseMs(): number; failed(error: unknown): void },
@@ -31,9 +28,6 @@ export function repeated(
   };
 }
 
-/**
- * A delay that differs each time, so that many gateways that lose a server at one moment do not come back to it at one moment.
- * @param share by how much it differs at most
- */
+/** Gateways that lose a server at one moment do not come back to it at one moment. @param share by how much it differs at most */
 export const jittered = (delayMs: number, share = 0.25): number =>
   delayMs * (1 - share + 2 * share * Math.random());

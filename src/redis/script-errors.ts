@@ -1,11 +1,6 @@
 import { ItemError } from "../scripts/script-definition.ts";
 
-/**
- * The meaning of an error of a call to the store:
- * - `transient`: the store is away, starts, fails over or moves slots. The same call may succeed later, and may have run.
- * - `refused`: Redis answers and refuses until an operator changes something. The call has not run.
- * - `script`: the script of this one item fails on its data, and would fail again.
- */
+/** `transient`: may succeed later, and may have run. `refused`: until an operator changes something; has not run. `script`: would fail again. */
 type StoreFault = "transient" | "refused" | "script";
 
 /** By the code, the first word of Redis's message. */
@@ -46,7 +41,6 @@ const FAULT_OF_TEXT: readonly (readonly [RegExp, StoreFault])[] = [
   [/^This Redis command is not allowed from script/, "refused"],
 ];
 
-/** The meaning of an error of a call, or of one of its items. */
 export function storeFault(error: unknown): StoreFault {
   if (error instanceof ItemError)
     return knownFault(error.message) ?? (error.message.startsWith("ERR ") ? "script" : "refused");
@@ -67,10 +61,7 @@ function knownFault(message: string): StoreFault | undefined {
 /** True when the store has refused a call and would refuse it again; false when it was away, or the error is transient. */
 export const isRefusedByStore = (error: unknown): boolean => storeFault(error) !== "transient";
 
-/**
- * True when the script itself would fail again. Stricter than `isRefusedByStore`: a charge is not given up for anything that
- * an operator can mend, such as a permission, a password or memory, nor for an error of a whole call, which may be a proxy's.
- */
+/** Stricter than `isRefusedByStore`: a charge is not given up for anything that an operator can mend, nor for an error of a whole call. */
 export const wouldFailAgain = (error: unknown): boolean => storeFault(error) === "script";
 
 export const isReply = (error: unknown): error is Error =>

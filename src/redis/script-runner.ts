@@ -22,11 +22,9 @@ export interface ScriptForm {
   crossesSlots: boolean;
 }
 
-/** A script as a server gets it. */
 interface Source {
   lua: string;
   sha: string;
-  /** Of a batched one. */
   counts: Counts;
 }
 
@@ -173,7 +171,6 @@ export function itemOf<Call>(script: Script<Call, unknown>, call: Call, now = ""
   return { keys: script.keys(call), shared, args: script.args(call) };
 }
 
-/** The items of one call in one string, as lua/batch.lua reads them. */
 function packed(items: readonly Item[], counts: Counts): string {
   let text = "";
   for (const item of items) text += packedItem(item, counts);
@@ -196,7 +193,6 @@ function ended(arg: Argument): string {
   return `${arg}\0`;
 }
 
-/** The replies of one call, as lua/batch.lua writes them. */
 function repliesOf(text: unknown): (Reply | Error)[] {
   const replies = JSON.parse(text as string) as (Reply | { err: string })[];
   return replies.map((reply) => (Array.isArray(reply) ? reply : new ItemError(reply.err)));

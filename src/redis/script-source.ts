@@ -4,7 +4,6 @@ import type { ScriptFile } from "../scripts/script-definition.ts";
 
 const FOLDER = join(import.meta.dirname, "../../lua");
 const INCLUDE = /^--@include (.+)\n/gm;
-/** The first line of each script, with its flags. */
 const FIRST_LINE = /^#!lua(?: flags=(\S+))?/;
 /** In scripts that write: where they stop if the partition of this name is frozen. */
 const UNLESS_FROZEN = /^--@unless_frozen (\w+)\n/m;
@@ -31,7 +30,6 @@ function argumentNames(text: string): ArgumentNames {
   return { keys: named("keys"), args: named("args") };
 }
 
-/** How many keys and arguments an item of a batched script has. @param text of its file */
 export function countsOf(text: string): Counts {
   const { keys, args } = argumentNames(text);
   return {

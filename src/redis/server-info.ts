@@ -18,7 +18,6 @@ export function memoryOf(info: ServerInfo): { used: number; limit: number; all: 
 export const replicasOnline = (info: ServerInfo): number =>
   [...info].filter(([name, value]) => /^slave\d+$/.test(name) && /state=online/.test(value)).length;
 
-/** The append-only file is on and can be written. */
 export const isPersistent = (info: ServerInfo): boolean =>
   info.get("aof_enabled") === "1" && info.get("aof_last_write_status") !== "err";
 

@@ -9,7 +9,6 @@ import { readInfo } from "./server-info.ts";
 /** The number of partitions of a new store, unless the configuration names another. */
 const PARTITIONS = 64;
 
-/** Facts of a store from `tg:meta` and INFO. */
 export interface StoreFacts {
   /** Differs between stores, but not between copies of one. */
   id: string;
@@ -19,7 +18,6 @@ export interface StoreFacts {
 
 export interface StoreRules {
   partitions: number;
-  /** Lets a Redis pass that keeps nothing on disk. */
   allowNoPersistence?: boolean | undefined;
   /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
   requireMeant?(found: FoundStore): void;
@@ -32,11 +30,7 @@ export interface FoundStore {
   acceptedAt: number;
 }
 
-/**
- * Reads what is fixed for a store, and fixes it at the first start. Refuses a store of another layout, and one whose keys may
- * get lost.
- * @throws StoreError in words that say what to change
- */
+/** Fixes them at the first start. @throws StoreError for another layout, and a store whose keys may get lost */
 export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<StoreFacts> {
   const redis = nodes.ofName(META);
   const { partitions } = rules;
@@ -60,7 +54,6 @@ export async function readFacts(nodes: RedisNodes, rules: StoreRules): Promise<S
   return { id, partitions: Number(fixed), cluster };
 }
 
-/** Notes the layout of a new store. @throws StoreError that says what to do about a store of another layout */
 async function requireLayout(redis: Redis): Promise<void> {
   const [layout, partitions] = await redis.hmget(META, "layout", "partitions");
   requireServed(layout ?? (partitions === null ? await fixedOnce(redis, "layout", LAYOUT) : undefined));
@@ -127,7 +120,6 @@ export const allowsCrossSlots = (redis: Redis): Promise<boolean> =>
     },
   );
 
-/** Where an account is, or would be. */
 export async function placeOfAccount(
   nodes: RedisNodes,
   accountId: string,
@@ -146,7 +138,6 @@ export async function writablePlace(
   return place;
 }
 
-/** The store's number of partitions, fixed now if the store is new. Whether it is kept on disk, gateways ask. */
 export async function partitionsOf(nodes: RedisNodes, ofNewStore = () => PARTITIONS): Promise<number> {
   const [fixed, layout] = await nodes.ofName(META).hmget(META, "partitions", "layout");
   if (fixed) requireServed(layout ?? undefined);

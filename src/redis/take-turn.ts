@@ -2,11 +2,7 @@ import { randomUUID } from "node:crypto";
 import { turn } from "../scripts/turn.ts";
 import type { Connection } from "./connection.ts";
 
-/**
- * Gives work that one gateway at a time does to the first that asks.
- * @param name of the marker, which expires by itself
- * @returns true for one gateway per interval
- */
+/** @param name of the marker, which expires by itself @returns true for one gateway per interval */
 export const takeTurn = (
   { ofName }: Pick<Connection, "ofName">,
   name: string,

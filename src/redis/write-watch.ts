@@ -1,10 +1,7 @@
 import type { Redis } from "ioredis";
 import { readInfo } from "./server-info.ts";
 
-/**
- * Commands that change a stream, a sorted set or the counts of a hash, or that remove or replace keys of any type. Gateways without
- * requests run none of them regularly.
- */
+/** Commands that change streams, sorted sets or counts, or remove keys. Idle gateways run none of them regularly. */
 const WATCHED = new Set(
   [
     ..."xadd xdel xtrim xsetid xgroup xautoclaim zadd zincrby zrem zremrangebyrank zremrangebyscore zremrangebylex".split(
@@ -25,18 +22,13 @@ const SHARED_MS = 1000;
 const LOOK_EVERY_MS = 5 * 60_000;
 
 /**
- * Says whether a server may have got something new in a ledger or list since the last complete look at them, so that an idle gateway does not
- * read every partition every second. One INFO answers it for all partitions of the server: the calls of all commands that could have
- * changed one, which Redis counts by name (`INFO commandstats`, https://redis.io/docs/latest/commands/info/).
- * @param options.fresh must not see anything a second late
+ * Tells if a server may have anything new, so that an idle gateway does not read every partition every second: one INFO has the calls of
+ * all writing commands (`INFO commandstats`, https://redis.io/docs/latest/commands/info/). @param options.fresh must not see anything a second late
  */
 export function createWriteWatch({ fresh = false } = {}) {
   const looks = new WeakMap<Redis, { writes: string; subject: string; atMs: number }>();
   return {
-    /**
-     * @param subject what is looked at, e.g. the names of the partitions; another one is always looked at
-     * @returns undefined if nothing can be new; else a function to call once all of it was read
-     */
+    /** @param subject e.g. partitions' names; another one is always looked at @returns undefined, or to be called once all was read */
     async news(redis: Redis, subject: string): Promise<(() => void) | undefined> {
       // Read before the look: what comes during it counts as new at the next one.
       const writes = await (fresh ? readWrites(redis) : sharedWrites(redis));

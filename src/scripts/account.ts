@@ -23,7 +23,6 @@ export type AccountReply =
   | { outcome: "created" | "changed" | "unchanged"; record: AccountRecord }
   | { outcome: "exists" | "restricted" | "stale" | "missing" };
 
-/** Creates an account, or changes fields of its record. */
 export const account: Script<AccountCall, AccountReply> = {
   name: "account",
   keys: ({ partition, accountId }) => [
@@ -41,7 +40,6 @@ export const account: Script<AccountCall, AccountReply> = {
   read: readAccountReply,
 };
 
-/** Reads a reply of ACCOUNT or SUSPEND. */
 export function readAccountReply([outcome, , record]: Reply): AccountReply {
   switch (outcome) {
     case "created":

@@ -12,7 +12,6 @@ export interface AdjustCall extends OperatorsChange {
   amount: number;
 }
 
-/** Corrects an account's balance by hand. */
 export const adjust: Script<AdjustCall, CreditReply<"adjusted" | "duplicate" | "too_low" | "too_large">> = {
   name: "adjust",
   keys: creditKeys,

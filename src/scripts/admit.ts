@@ -42,10 +42,7 @@ export type LimitOwner = "key" | "account";
 
 /** Admission as the handlers see it. Milliseconds are Redis time. */
 export type Admission = KeyState &
-  /**
-   * `shadow`: limits that would have refused it if they were not in shadow mode. `price`: what it costs, if that is not the price
-   * asked for.
-   */
+  /** `shadow`: limits that would have refused it. `price`: where it is not the price asked for. */
   (
     | { outcome: "admitted"; admittedAtMs: number; shadow?: readonly ShadowLimit[]; price?: number }
     | { outcome: "rate_limited"; retryAfterMs: number; limitOf: LimitOwner }
@@ -77,7 +74,6 @@ export type Admission = KeyState &
 const priceIn = (value: unknown): { price?: number } =>
   value === undefined || value === null ? {} : { price: Number(value) };
 
-/** Decides whether a generation may run, and holds what it costs: all or nothing. */
 export const admit: Script<AdmitCall, Admission> = {
   name: "admit",
   isBatched: true,

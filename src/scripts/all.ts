@@ -44,7 +44,6 @@ import { unclear } from "./unclear.ts";
 import { voidHold } from "./void.ts";
 import { webhook } from "./webhook.ts";
 
-/** All scripts; each is `lua/<name>.lua`. */
 export const SCRIPTS: readonly ScriptFile[] = [
   ...[admit, bind, voidHold, unclear, inspect, observe, reclaim, dispute],
   ...[lease, collect, survey, turn, probe, maintenance],

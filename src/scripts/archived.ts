@@ -1,7 +1,6 @@
 import { archiveNames, requestName } from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
-/** The archive's commit of a partition. */
 export interface ArchivedCall {
   partition: number;
   /** As the partition's record has it (`ARCHIVE_FIELDS`). */
@@ -20,13 +19,9 @@ export interface ArchivedCall {
   changed: readonly { what: string; changes: string }[];
 }
 
-/**
- * - `other`: the archive was replaced meanwhile; nothing happens.
- * - `unseen`: another batch was noted or announced last; nothing happens.
- */
+/** `other`: the archive was replaced; `unseen`: another batch was noted or announced last. Nothing happens then. */
 type Archived = "archived" | "other" | "unseen";
 
-/** Notes what the archive has. */
 export const archived: Script<ArchivedCall, { outcome: Archived }> = {
   name: "archived",
   keys({ partition }) {

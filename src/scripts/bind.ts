@@ -5,7 +5,6 @@ import type { Script } from "./script-definition.ts";
 /** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */
 const IDEMPOTENCY_MS = 24 * 3_600_000;
 
-/** The task that the upstream made. */
 export interface NewTask {
   taskId: string;
   /** The answer's data, JSON, for repeats with the same Idempotency-Key; empty without one. */
@@ -28,10 +27,7 @@ export interface BindCall
   task: NewTask;
 }
 
-/**
- * `conflict`: this request has another task, or the task id belongs to another request, whose task may be disputed from now on; nothing is charged. `forgotten`: the store has deleted the record of
- * the request, which may have been charged, and nothing happened.
- */
+/** Nothing is charged for `conflict` (another task, or another request's, which may be disputed now) and `forgotten` (the record is deleted). */
 export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
 
 /** Charges a held generation for the task that it got, and claims the task id; the slot follows the task. */

@@ -11,7 +11,6 @@ interface ChangeCall {
   ifRevisions?: readonly number[] | undefined;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
-  /** As the audit has it. */
   action?: "key.patch" | "key.rotate";
   actor: Actor;
 }
@@ -20,7 +19,6 @@ type Changed =
   | { outcome: "changed"; revision: number }
   | { outcome: "unchanged" | "kept" | "stale" | "missing" };
 
-/** Changes fields of a key's record. */
 export const change: Script<ChangeCall, Changed> = {
   name: "change",
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],

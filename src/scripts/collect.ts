@@ -4,7 +4,6 @@ import type { Script } from "./script-definition.ts";
 export interface CollectCall {
   partition: number;
   requestId: string;
-  /** The request's task, if it has one. */
   taskId: string | undefined;
   /** The name of its task's claim, where the script can reach it. */
   claim?: string | undefined;
@@ -15,7 +14,6 @@ export interface CollectCall {
 /** `missing`: another collector was first. `unarchived`: the archive has not got it yet. */
 export type Collected = "collected" | "kept" | "unarchived" | "missing";
 
-/** Forgets an ended request after its retention. */
 export const collect: Script<CollectCall, { outcome: Collected }> = {
   name: "collect",
   keys({ partition, requestId, taskId, claim }) {

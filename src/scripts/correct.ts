@@ -9,11 +9,9 @@ import type { Script } from "./script-definition.ts";
 
 interface CorrectCall extends OperatorsChange {
   requestId: string;
-  /** Whole credits that go back, positive. */
   credits: number;
 }
 
-/** Gives back a part of a charge whose price was wrong, once per request. */
 export const correct: Script<
   CorrectCall,
   CreditReply<"corrected" | "duplicate" | "refunded_before" | "unfinished">

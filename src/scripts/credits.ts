@@ -21,7 +21,6 @@ interface CreditsCall {
 export type CreditAccount = KeyState &
   (
     | { outcome: "unknown_key" }
-    /** The account is closed. */
     | { outcome: "account_suspended"; status: "closed" }
     | {
         outcome: "known";
@@ -36,7 +35,6 @@ export type CreditAccount = KeyState &
       }
   );
 
-/** The account as GET /credits shows it, with the limits that are enforced for this key. Reads only. */
 export const credits: Script<CreditsCall, CreditAccount> = {
   name: "credits",
   keys({ key: { names } }) {

@@ -5,9 +5,7 @@ interface DisputeCall {
   taskId: string;
   /** Of the request that owns it. */
   partition: number;
-  /** The request that owns the task id. */
   ownerId: string;
-  /** Of the second request. */
   accountId: string;
   /** How long a mark waits for the owner's BIND, which may come later. */
   lifetimeMs: number;

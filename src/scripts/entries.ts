@@ -14,7 +14,6 @@ export const ENTRIES_AT_ONCE = 100;
 
 interface EntriesCall {
   partition: number;
-  /** The entry that was read last. */
   after: string;
 }
 
@@ -45,7 +44,6 @@ export function ledgerPart(
   };
 }
 
-/** Reads the next entries of a partition's ledger, up to `ENTRIES_AT_ONCE`. */
 export const entries: Script<EntriesCall, LedgerPart> = {
   name: "entries",
   keys({ partition }) {

@@ -15,7 +15,6 @@ interface GatherCall {
 /** `done`: of these keys; the slots of the next one go on at `cursor`. */
 type GatherReply = { outcome: "unlimited" } | { outcome: "gathered"; done: number; cursor: string };
 
-/** Adds some open slots of keys to those of their account, if it has limits over all its keys. */
 export const gather: Script<GatherCall, GatherReply> = {
   name: "gather",
   keys({ partition, accountId }) {
@@ -34,7 +33,6 @@ export const gather: Script<GatherCall, GatherReply> = {
   },
 };
 
-/** Adds all open slots of these keys, a bounded number at a time. */
 export async function gatherAll(run: Run, call: Omit<GatherCall, "cursor">): Promise<void> {
   let { keyIds } = call;
   let cursor = "0";

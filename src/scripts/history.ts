@@ -6,11 +6,8 @@ import type { Script } from "./script-definition.ts";
 export interface HistoryFilter {
   /** `type/kind` each; undefined for all. */
   wanted?: readonly string[] | undefined;
-  /** The full path. */
   endpoint?: string | undefined;
-  /** Itself included. */
   fromMs?: number | undefined;
-  /** Itself not included. */
   toMs?: number | undefined;
   /** Refunds are wanted that came after `toMs`, too: all that are looked at, and those before this are. */
   refundsToMs?: number | undefined;
@@ -28,13 +25,11 @@ interface HistoryCall extends HistoryFilter {
 /** `left`: the ledger does not have the entry at `next`. `other`: an entry is another account's. */
 interface History {
   outcome: "read" | "left" | "other";
-  /** Newest first. */
   entries: LedgerEntry[];
   /** Where the next call goes on; empty if there is nothing more. */
   next: string;
 }
 
-/** Reads some of an account's ledger entries, newest first. */
 export const history: Script<HistoryCall, History> = {
   name: "history",
   keys({ partition }) {

@@ -12,7 +12,6 @@ interface HoldingCall {
 /** `held` is what the account says, `holds` what its holds add up to: whole credits. */
 type HoldingReply = { outcome: "too_many" } | { outcome: "read"; held: number; holds: number };
 
-/** An account's held credits and the sum of its holds, at one instant. */
 export const holding: Script<HoldingCall, HoldingReply> = {
   name: "holding",
   keys: ({ partition, accountId }) => [

@@ -7,7 +7,6 @@ import type { Script } from "./script-definition.ts";
 interface InspectCall {
   key: KeyRef;
   tiers: Tiers;
-  /** The task that is polled. */
   task?: {
     taskId: string;
     /** How old a cached answer may be, ms. */
@@ -43,7 +42,6 @@ export type Inspection = KeyState &
     | { outcome: "task"; status: AccountStatus; task: KnownTask }
   );
 
-/** Reads a key's validity, its numbers, and the record of a task. */
 export const inspect: Script<InspectCall, Inspection> = {
   name: "inspect",
   isBatched: true,

@@ -25,9 +25,7 @@ interface IssueCall {
   keysMax?: number | undefined;
   /** Whole credits that come with the key; 0 for none. */
   credits: number;
-  /** Under which the credits are granted. */
   reference: string;
-  /** Of that grant. */
   kind?: GrantKind;
   actor: Actor;
 }
@@ -38,7 +36,6 @@ interface Issued {
   balance: number;
 }
 
-/** Makes a key, its account where there is none yet, and the credits that come with it. */
 export const issue: Script<IssueCall, Issued> = {
   name: "issue",
   keys({ key: { names, accountId, partition } }) {

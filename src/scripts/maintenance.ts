@@ -9,7 +9,6 @@ interface MaintenanceCall {
   fields: Readonly<Record<string, string | number | null>>;
 }
 
-/** Begins or ends maintenance. */
 export const maintenance: Script<MaintenanceCall, { outcome: "changed" | "unchanged" }> = {
   name: "maintenance",
   keys: () => [MAINTENANCE],

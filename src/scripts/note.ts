@@ -6,7 +6,6 @@ interface NoteCall {
   partition: number;
   /** Nothing is noted if the record has another one; undefined: whatever it has. */
   generation?: string | undefined;
-  /** Fields of the archive's record. */
   record?: { [field in keyof ArchiveRecord]?: string | number };
   /** As `account <id>` or `key <id>`; some hundred at most. */
   changed?: readonly string[];

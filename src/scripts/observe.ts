@@ -32,10 +32,7 @@ interface ObserveCall {
 /** `status` and `data` are the task's after this call; `refunded` is the credits that it refunded. */
 type ObserveReply = KeyState & { status: string; data: string; refunded: number } & (
     | { outcome: "observed" | "finished" | "already_finished" | "missing" }
-    /**
-     * The upstream gave the task's id to another request, too, so nothing of this was recorded. `maxAgeMs` is undefined
-     * for a task that was restored.
-     */
+    /** The id was given to another request, too, and nothing is recorded. `maxAgeMs` is undefined for a restored task. */
     | { outcome: "disputed"; nowMs: number; boundAtMs: number; maxAgeMs: number | undefined }
   );
 

@@ -15,7 +15,6 @@ interface QueueDeliveryCall {
 
 type QueuedDelivery = "queued" | "sending" | "closed" | "disabled" | "full" | "missing";
 
-/** Has an event sent to an endpoint: one that it got before, or a test. */
 export const queueDelivery: Script<QueueDeliveryCall, { outcome: QueuedDelivery; eventId: string }> = {
   name: "queue-delivery",
   keys: ({ partition, endpointId, eventId }) => [

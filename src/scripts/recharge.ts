@@ -9,7 +9,6 @@ import {
 import type { Script } from "./script-definition.ts";
 
 interface RechargeCall extends CreditChange {
-  /** Whole credits, positive. */
   amount: number;
   kind?: GrantKind;
   /** Details of the entry, JSON; may be empty. */
@@ -18,7 +17,6 @@ interface RechargeCall extends CreditChange {
 
 export type Recharged = CreditReply<"recharged" | "duplicate" | "too_large" | "closed">;
 
-/** Credits an account. */
 export const recharge: Script<RechargeCall, Recharged> = {
   name: "recharge",
   keys: creditKeys,

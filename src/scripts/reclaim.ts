@@ -10,10 +10,7 @@ export interface ReclaimCall {
   data: string;
 }
 
-/**
- * `charged_again`: it is completed from now on; `credits` were charged, none if it had no refund. `uncovered`: the balance does not allow the
- * price, and the task stays failed. `finished`: it has another end, or was charged again before.
- */
+/** `charged_again`: completed now, at `credits`. `uncovered`: the balance does not allow it. `finished`: it has another end. */
 interface Reclaimed {
   outcome: "charged_again" | "uncovered" | "finished";
   credits: number;

@@ -26,16 +26,12 @@ export type Refunded = CreditReply<RefundOutcome>;
 /** A request is charged at most so long after its admission, but for a rare one. */
 const HOUR_MS = 3_600_000;
 
-/**
- * A time in the month in which the request of a charge was admitted; empty if that is not known. lua/bind.lua writes into the
- * charge when it was, where it is not the month an hour before the charge.
- */
+/** A time in the month of the admission of a charge, which lua/bind.lua writes where it is not that of an hour before; else empty. */
 function admittedMs({ atMs, admittedMs: noted }: ChargeEntry): number | "" {
   if (noted !== undefined) return noted;
   return monthOf(atMs) === monthOf(atMs - HOUR_MS) ? atMs : "";
 }
 
-/** Refunds a finished task. */
 export const refund: Script<RefundCall, Refunded> = {
   name: "refund",
   keys: creditAndRequestKeys,

@@ -22,7 +22,6 @@ type Reversed =
   /** `left`: what was not reversed of the grant. */
   | { outcome: "nothing_left"; balance: number; left: number };
 
-/** Takes back what is left of a grant. */
 export const reverse: Script<ReverseCall, Reversed> = {
   name: "reverse",
   keys: (call) => [...creditKeys(call), accountNames(call.partition, call.accountId).reversed],

@@ -8,7 +8,6 @@ interface RevokeCall {
   actor: Actor;
 }
 
-/** Revokes a key for good, also while Redis has no memory left. */
 export const revoke: Script<RevokeCall, "revoked" | "already_revoked" | "missing"> = {
   name: "revoke",
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],

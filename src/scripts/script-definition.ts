@@ -3,17 +3,11 @@ import type { Tiers } from "../domain/limits.ts";
 /** A file `lua/<name>.lua`; its header names its arguments and lists its replies. */
 export interface ScriptFile {
   readonly name: string;
-  /**
-   * One call carries many items (lua/batch.lua). The second value of each reply must be the script's `now`, from which the
-   * gateway learns the store's clock. For the scripts that serve requests.
-   */
+  /** One call carries many items (lua/batch.lua). Each reply's second value is the script's `now`, the store's clock. */
   readonly isBatched?: true;
 }
 
-/**
- * One script with its arguments and its reply by name; `scripts/<name>.ts` defines `lua/<name>.lua`. Scripts are
- * idempotent: one that runs late or twice has the effect of once.
- */
+/** One script with its arguments and its reply by name. Idempotent: one that runs late or twice has the effect of once. */
 export interface Script<Call, Result> extends ScriptFile {
   keys(call: Call): string[];
   /** For scripts that resolve a key's limits: the second ARGV. */

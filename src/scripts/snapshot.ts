@@ -28,7 +28,6 @@ interface SnapshotCall {
   from: SlicePlace;
 }
 
-/** An account with some of its keys at one instant. */
 export interface AccountSnapshot {
   account: AccountRecord;
   /** How many references have credited it. */
@@ -49,7 +48,6 @@ export interface KeyPart {
   keyId: string;
   /** True if this is all of the key. */
   isWhole: boolean;
-  /** How many slots it has. */
   slots: number;
   /** Stamps of its window in the last 60 s. */
   live: number;
@@ -60,7 +58,6 @@ export interface KeyPart {
   requests: SlotRequest[];
 }
 
-/** A request in a slot of a key. */
 export interface SlotRequest {
   id: string;
   /** True if a hold is due as one. */
@@ -84,7 +81,6 @@ const REQUEST_VALUES = [
 /** `tail`: the partition's ledger from `after` on; `behind` when there may be more of it before this instant. */
 type SnapshotReply = { tail: LedgerPart } & ({ outcome: "behind" } | ({ outcome: "seen" } & AccountSnapshot));
 
-/** Reads an account with some of its keys and their open requests at one instant. */
 export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   name: "snapshot",
   keys({ partition, accountId }) {
@@ -131,7 +127,6 @@ export const snapshot: Script<SnapshotCall, SnapshotReply> = {
   },
 };
 
-/** Values by their names; an empty one is a field that is missing. */
 function named<Name extends string>(names: readonly Name[], values: readonly string[]) {
   const record: { [Field in Name]?: string } = {};
   for (const [at, name] of names.entries()) if (values[at]) record[name] = values[at];

@@ -24,9 +24,7 @@ interface SurveyedRequests {
   nowMs: number;
   /** When the first of the list is due; now if the list is empty. */
   dueAtMs: number;
-  /** How many the list has. */
   total: number;
-  /** How many of them were looked at. */
   seen: number;
   /** Age of the oldest of each state; 0 without any. */
   oldestMs: Record<OpenState, number>;
@@ -34,7 +32,6 @@ interface SurveyedRequests {
   open: Record<OpenState, number[]>;
 }
 
-/** Counts a few open requests of one list of a partition by state and age. Reads only. */
 export const survey: Script<SurveyCall, SurveyedRequests> = {
   name: "survey",
   keys: ({ partition }) => [partitionNames(partition).due],

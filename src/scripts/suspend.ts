@@ -5,7 +5,6 @@ import type { Script } from "./script-definition.ts";
 
 type SuspendCall = Omit<AccountCall, "action" | "fields"> & { status: "suspended" | "closed" };
 
-/** Suspends or closes an account, also while Redis has no memory left. */
 export const suspend: Script<SuspendCall, AccountReply> = {
   name: "suspend",
   keys: ({ partition, accountId }) => [accountNames(partition, accountId).account],

@@ -21,7 +21,6 @@ type TokenReply =
   | { outcome: "created"; record: StoredToken }
   | { outcome: "full" | "family_full" | "parent_ended" };
 
-/** Creates a token of the management API. */
 export const token: Script<TokenCall, TokenReply> = {
   name: "token",
   keys: ({ tokenId, parent }) => {

@@ -21,9 +21,8 @@ export interface TrimCall {
 }
 
 /**
- * `trimmed`: entries and references that have left Redis; `more`: others may leave, too. `unknown`: the ledger does not have the
- * archive's newest entry, and nothing has left. `broken`: the oldest entry does not follow from its account's checkpoint, so it
- * and all after it stay, and `ledger verify` reports it.
+ * `trimmed`: what has left Redis; `more` may leave. `unknown`: the ledger lacks the archive's newest entry. `broken`: the oldest entry
+ * does not follow from its checkpoint; it and all after it stay, and `ledger verify` reports it.
  */
 export type TrimmedSlice =
   | { outcome: "trimmed"; entries: number; references: number; more: boolean }

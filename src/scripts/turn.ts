@@ -1,7 +1,6 @@
 import type { Script } from "./script-definition.ts";
 
 interface TurnCall {
-  /** Of the turn. */
   name: string;
   /** Who takes it, or goes on with it. */
   holder: string;

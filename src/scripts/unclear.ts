@@ -18,7 +18,6 @@ export type Unclear =
   | { outcome: "noted"; count: number; blockedUntilMs: number | undefined }
   | { outcome: "missing" };
 
-/** Notes that the outcome of a request is unknown. */
 export const unclear: Script<UnclearCall, Unclear> = {
   name: "unclear",
   keys({ key: { names, partition, accountId }, requestId, idempotencyDigest }) {

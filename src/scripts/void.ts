@@ -12,10 +12,7 @@ export interface VoidCall {
   requestId: string;
   /** Of the request's Idempotency-Key, if it has one. */
   idempotencyDigest?: string | undefined;
-  /**
-   * `refused`: the upstream refused it or could not be reached. `unsent`: nothing went upstream under this hold, so
-   * its window entry is removed, too. `due`: its due time has passed. `released`: by an operator. settlement/holds.ts says when each is used.
-   */
+  /** `refused`: the upstream refused. `unsent`: nothing went upstream, so its window entry goes, too. `due`, `released`: settlement/holds.ts. */
   reason: "refused" | "due" | "unsent" | "released";
   /** The operator who releases it. */
   actor?: Actor;
@@ -27,7 +24,6 @@ export interface Voided extends KeyState {
   outcome: "void" | "bound" | "not_due" | "missing";
 }
 
-/** Voids a hold. */
 export const voidHold: Script<VoidCall, Voided> = {
   name: "void",
   isBatched: true,

@@ -25,7 +25,6 @@ type WebhookReply =
   | { outcome: "created" | "changed" | "unchanged"; record: EndpointRecord }
   | { outcome: "deleted" | "full" | "closed" | "stale" | "missing" };
 
-/** Registers an endpoint of an account, changes or deletes it. */
 export const webhook: Script<WebhookCall, WebhookReply> = {
   name: "webhook",
   keys: ({ partition, accountId, endpointId }) => [

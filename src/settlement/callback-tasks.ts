@@ -46,9 +46,8 @@ interface CalledRequest {
 }
 
 /**
- * Settles the task of a request that the upstream has called back about. Nothing that it sent is believed: the task is polled, and
- * what the answer means is decided as for any poll. If the request has no task, the callback names one; it is bound once the upstream
- * has confirmed it. One callback of a request is worked on at a time, and those that come meanwhile share one more poll. Decision 0076.
+ * Settles a task that was called back about. Nothing that was sent is believed: the task is polled. A named task is bound once the upstream
+ * confirms it. Callbacks of a request that come meanwhile share one more poll. Decision 0076.
  */
 export class CallbackTasks {
   readonly #options: CallbackTasksOptions;
@@ -59,10 +58,7 @@ export class CallbackTasks {
     this.#options = options;
   }
 
-  /**
-   * @param named reads the callback and returns the task that it names; only called if the request has no task
-   * @throws GatewayError `store_unavailable`
-   */
+  /** @param named the callback's task; only called if the request has none @throws GatewayError `store_unavailable` */
   settle(
     target: { partition: number; requestId: string },
     named: () => Promise<string | undefined>,
@@ -155,10 +151,7 @@ export class CallbackTasks {
     return binding;
   }
 
-  /**
-   * True if another request has the task. BIND would dispute it, and its customer would lose it: only an answer to a generation says
-   * that an id was given twice.
-   */
+  /** BIND would dispute another request's task: only an answer to a generation says that an id was given twice. */
   async #isOfAnother(requestId: string, taskId: string): Promise<boolean> {
     const name = claimName(taskId);
     const { connection } = this.#options;

@@ -31,10 +31,7 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
  */
 export type Holds = ReturnType<typeof createHolds>;
 
-/**
- * How long a settlement may be sent, ms: half of the retention. Of a request that the store has forgotten, BIND cannot tell whether
- * it was charged.
- */
+/** Half of the retention, ms: of a request that the store has forgotten, BIND cannot tell whether it was charged. */
 export const settleWithinMs = (retentionMs: number): number => retentionMs / 2;
 
 /** An admission that leaves less than this share of the window is near the limit. */
@@ -44,10 +41,7 @@ const UNMETERED_ID_DIGITS = 32;
 
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
-/**
- * @param settlements keeps what the store could not answer
- * @throws GatewayError `store_unavailable` from `admit`
- */
+/** @param settlements keeps what the store could not answer @throws GatewayError `store_unavailable` from `admit` */
 export function createHolds(
   connection: HoldConnection,
   settlements: Pick<Settlements, "defer" | "charged" | "voided"> & Partial<Pick<Settlements, "confirm">>,
@@ -66,10 +60,7 @@ export function createHolds(
     };
   }
 
-  /**
-   * Charges a held generation for the task it got. Resolves once a replica or the journal has the charge, too, where that
-   * is asked for. Undefined: the store is away, and the charge is deferred.
-   */
+  /** Resolves once a replica or the journal has the charge, too, where that is asked for. Undefined: deferred. */
   async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
     const primary = connection.of(generation.key.partition);
     const charging: Charge = {
@@ -97,10 +88,7 @@ export function createHolds(
     nowMs: (partition: number): number => connection.of(partition).nowMs(),
     bind,
 
-    /**
-     * Binds the task of a generation that passed unmetered while the store was away: at price 0, with no slot and no place in the
-     * window. The request is made from account and task, so the same task is bound once, whoever got its id how often.
-     */
+    /** At price 0, without slot or window entry. The request is made from account and task, so a task is bound once. */
     bindUnmetered(generation: Generation, task: NewTask): Promise<Binding | undefined> {
       const { accountId, partition } = generation.key;
       const digest = hash("sha256", `${accountId}\0${task.taskId}`);
@@ -110,10 +98,7 @@ export function createHolds(
       return bind({ ...generation, requestId, storeId, price: 0, admittedAtMs }, task);
     },
 
-    /**
-     * Voids a hold after which no task can come, as `refused` or `unsent`. `unsent` also removes the window entry.
-     * Undefined: the store is away, and the VOID is deferred.
-     */
+    /** After this no task can come. `unsent` also removes the window entry. Undefined: deferred. */
     async voidHold(
       generation: Generation,
       tiers: Tiers,
@@ -132,10 +117,7 @@ export function createHolds(
       }
     },
 
-    /**
-     * Notes that the outcome of a generation is unknown: for repeats with its Idempotency-Key, and for the bound on unknown outcomes
-     * of an account. Best effort: the hold ends at its due time all the same.
-     */
+    /** For repeats with its Idempotency-Key and an account's bound. Best effort: the hold ends at its due time all the same. */
     noteUnknown(
       { key, requestId, idempotency }: Generation,
       unknown: UnknownOutcome,

@@ -22,10 +22,7 @@ export interface Observed extends KeyState {
 
 export type Store = ReturnType<typeof createStore>;
 
-/**
- * The handlers' reads of keys and tasks, and their observations of a task, one script call each.
- * @throws GatewayError `store_unavailable` from every operation, unless it says otherwise
- */
+/** One script call each. @throws GatewayError `store_unavailable` from every operation, unless it says otherwise */
 export function createStore(connection: Connection) {
   const { metrics } = connection;
 
@@ -49,10 +46,7 @@ export function createStore(connection: Connection) {
     outage: (partition: number): Promise<number | undefined> => connection.of(partition).outage(),
     isJustBack: (partition: number): boolean => connection.of(partition).isJustBack(),
 
-    /**
-     * The key behind a digest; undefined when there is none, or when it is revoked or expired. Always one read outside the
-     * partition and one INSPECT; cache the result.
-     */
+    /** By a digest; undefined when there is none, or it is revoked or expired. One read and one INSPECT; cache the result. */
     async lookup(digest: string, tiers: Tiers): Promise<KeyRef | undefined> {
       const name = indexName(digest);
       const { command, queue } = connection.ofName(name);
@@ -77,11 +71,7 @@ export function createStore(connection: Connection) {
 
     isTaskBound: createTaskIds(connection).isBound,
 
-    /**
-     * Records what the upstream said of a task.
-     * @param options.poller the key whose numbers are answered
-     * @param options.maxAgeMs of a task that was restored; all others have their own in their record
-     */
+    /** @param options.poller the key whose numbers are answered @param options.maxAgeMs of a restored task; others have their own */
     async observe(
       subject: { partition: number; accountId: string; task: ObservedTask },
       observation: { status: Observation; data: string },

@@ -31,9 +31,8 @@ interface Lane {
 }
 
 /**
- * The sweeper's polls, in a paced queue for each upstream: one that fails does not delay the tasks of another.
- * @param options.upstreamName names the upstream of a task; without a tag, the present one
- * @param options.poll polls, and must not throw; calls `ended` with the outcome, before it does anything else with it
+ * A paced queue per upstream: one that fails does not delay the tasks of another.
+ * @param options.upstreamName of a task; without a tag, the present one @param options.poll must not throw; calls `ended` first
  */
 export function createSweepLanes(options: {
   perSecond(): number;
@@ -77,10 +76,7 @@ export function createSweepLanes(options: {
   }
 
   return {
-    /**
-     * How many tasks may be leased, before it is known which upstreams they belong to. A task of a full lane would have to
-     * wait for the end of its lease, so this is the room of the fullest lane; paused and failing lanes do not count.
-     */
+    /** The room of the fullest lane, since a task of a full one would wait for the end of its lease; failing lanes do not count. */
     room(): number {
       laneOf(undefined);
       const all = [...lanes.values()];
@@ -147,8 +143,7 @@ function pace(lane: Lane, outcome: PollOutcome): void {
 const WAIT_MIN_MS = 100;
 
 /**
- * A queue for work that must not crowd out other work: at most `concurrency` items at a time, at most `perSecond` started in
- * a second, at most `entriesMax` waiting. Starts that an idle second has left over may be caught up on.
+ * At most `concurrency` at a time, `perSecond` started in a second, `entriesMax` waiting. Starts left over from a second may be caught up on.
  * @param options.work must not throw
  */
 export function createPacedQueue<Item>(options: {

@@ -45,10 +45,7 @@ interface SweeperOptions {
   settings(): SweepSettings;
 }
 
-/**
- * Voids holds past their due time, polls bound tasks that no client polls, and ends those that are too old. Every gateway runs
- * one; LEASE gives each request to one of them at a time. Polls of the upstream are paced, and nothing else waits for them.
- */
+/** Voids holds past their due time, polls tasks that no client polls, ends old ones. LEASE gives each request to one gateway. */
 export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(options);
 
 class Sweeper {
@@ -141,10 +138,7 @@ class Sweeper {
     }
   }
 
-  /**
-   * Leases as many tasks as there is room for; without room the store is not called. Once
-   * no upstream has answered for long, some are leased all the same, to end those past twice their maximum age.
-   */
+  /** As many as there is room for. While no upstream has answered for long, some all the same, to end those past twice their age. */
   async #leaseTasks(partition: number): Promise<void> {
     while (!this.#stopped) {
       const room = this.#polls.room();

@@ -36,9 +36,8 @@ export function createSweeps(connection: Connection, leaseMs: () => number, nowM
     },
 
     /**
-     * Looks at up to `most` requests that may be past their retention, and deletes the records of those that are. One whose
-     * claim is on a primary that is away is not looked at, and neither is what comes behind one that an archive has yet to get.
-     * @param retentionMs of requests that were restored; all others have their own in their record
+     * Deletes up to `most` requests past their retention; not those whose claim's primary is away, nor behind one the archive must get.
+     * @param retentionMs of restored requests; all others have their own
      */
     async collect(
       partition: number,

@@ -74,10 +74,7 @@ export function judge(task: AgingTask, answer: PollOutcome): Verdict | undefined
   return endUnanswered(task);
 }
 
-/**
- * Ends a task that is past twice its maximum age although the upstream says nothing about it.
- * @returns undefined for one that is younger
- */
+/** Ends a task past twice its maximum age although the upstream says nothing about it. @returns undefined for a younger one */
 export const endUnanswered = (task: AgingTask): Verdict | undefined =>
   isOverdue(task) ? ended(task, "expired", true) : undefined;
 

@@ -36,9 +36,8 @@ interface Place {
 export type UnmeteredElsewhere = ReturnType<typeof createUnmeteredElsewhere>;
 
 /**
- * Finds unmetered tasks that other processes have made and not yet bound: their journals are in the same folder. Files are only
- * read, each from where the last look ended; the journal's own state stays with who writes it.
- * @param storeId the present store; tasks of another are not found
+ * Unmetered tasks of other processes, not yet bound, from the journals in the same folder, read from where the last look ended.
+ * @param storeId tasks of another store are not found
  */
 export function createUnmeteredElsewhere(folder: string, storeId: () => string | undefined) {
   const tasks = new Map<string, UnmeteredTask>();

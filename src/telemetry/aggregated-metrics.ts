@@ -1,15 +1,11 @@
 import { AggregatorRegistry, type Registry } from "prom-client";
 
-/** All metrics of one process, as it sends them to the supervisor. */
 export type MetricValues = Awaited<ReturnType<Registry["getMetricsAsJSON"]>>;
 
 /** prom-client declares the type as a number and never uses one. */
 const CUMULATIVE = new Set<unknown>(["counter", "histogram"]);
 
-/**
- * The metrics of several processes on one page. Counts of a process that has ended stay: to Prometheus, a counter that
- * falls was reset, and all that remains of it is new.
- */
+/** Counts of an ended process stay: to Prometheus, a counter that falls was reset. */
 export function createAggregatedMetrics() {
   const latest = new Map<number, MetricValues>();
   let ended: Promise<MetricValues> = Promise.resolve([]);

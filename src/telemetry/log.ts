@@ -3,9 +3,7 @@ import { type DestinationStream, type Logger, pino } from "pino";
 
 export type { Logger } from "pino";
 
-/**
- * The process's logger: JSON lines on standard output. Paths that could hold a credential are censored in every line.
- */
+/** JSON lines on standard output. Paths that could hold a credential are censored. */
 export function createLogger(
   level: string,
   to: DestinationStream = standardOutput({ shared: false }),
@@ -64,7 +62,6 @@ export function standardOutput({ shared }: { shared: boolean }): DestinationStre
   return writer;
 }
 
-/** The log line of one request; `undefined` is left out. */
 export interface RequestLine {
   request_id: string;
   /** The client's own X-Request-Id, if it sent a valid one. */
@@ -85,20 +82,16 @@ export interface RequestLine {
   shadow: readonly string[] | undefined;
   client_gone: boolean | undefined;
   detail: string | undefined;
-  /** The limit that refused it, and what was used of it. */
   limit: number | undefined;
   used: number | undefined;
   limit_of: "key" | "account" | undefined;
-  /** Credits that could be spent, if they did not suffice. */
   balance: number | undefined;
   retry_after_seconds: number | undefined;
 }
 
 /**
- * Writes the line of one request, which the level of `log` allows or not. The text is put together here, as pino would: a
- * generic serialiser costs several times as much, and there is a line for each request. Nothing is censored, since the fields are
- * a closed set without credentials.
- * @param log from `createLogger`
+ * The text is put together here, as pino would: a generic serialiser costs several times as much. Nothing is censored: the fields are a
+ * closed set without credentials. @param log from `createLogger`
  */
 export function logRequest(log: Logger, level: "debug" | "info" | "warn", line: RequestLine): void {
   if (!log.isLevelEnabled(level)) return;
@@ -138,7 +131,6 @@ function refusalFields(line: RequestLine): string {
 const PLAIN = /^[\w.~-]*$/;
 const quoted = (text: string): string => (PLAIN.test(text) ? `"${text}"` : JSON.stringify(text));
 
-/** The parts of a request's duration, ms. */
 interface RequestTimes {
   requestId: string;
   route: string;
@@ -148,11 +140,7 @@ interface RequestTimes {
   upstreamMs?: number | undefined;
 }
 
-/**
- * Warns about a request that was slow in the gateway itself. The client's time for its body and the upstream's time for its
- * answer do not count.
- * @param thresholdMs the time in the gateway from which on a line is written
- */
+/** The client's time for its body and the upstream's for its answer do not count. @param thresholdMs from which on a line is written */
 export function logSlow(log: Logger, thresholdMs: number, durationMs: number, times: RequestTimes): void {
   const { bodyMs = 0, storeMs = 0, upstreamMs = 0 } = times;
   const ownMs = durationMs - bodyMs - upstreamMs;
@@ -194,9 +182,8 @@ const BYTES_PER_CHAR_MAX = 3;
 export const dropped = { lines: 0 };
 
 /**
- * Writes lines to standard output without blocking on its reader. The lines of one callback of the event loop are written
- * together at its end. What cannot be written waits, up to a bound, and is written later, in order. Lines beyond the bound,
- * and all that wait when the reader has gone, are dropped and counted. Decision 0016.
+ * Writes to standard output without waiting for its reader: a tick's lines together, the rest later, in order. Beyond the bound, and when
+ * the reader has gone, lines are dropped and counted. Decision 0016.
  */
 class LineWriter {
   readonly #shared: boolean;
@@ -206,10 +193,7 @@ class LineWriter {
   #waitingBytes = 0;
   #retry: NodeJS.Timeout | undefined;
 
-  /**
-   * @param shared several processes write to it: no write is longer than what a pipe takes as a whole, and a longer line is
-   *   written in parts
-   */
+  /** @param shared several processes write to it: no write is longer than what a pipe takes as a whole */
   constructor(shared: boolean) {
     unblockStdout();
     this.#shared = shared;
@@ -221,7 +205,6 @@ class LineWriter {
     this.#text += line;
   }
 
-  /** At the end of the process: writes what the reader takes within `LAST_FLUSH_MS`. */
   flushLast(): void {
     const untilMs = performance.now() + LAST_FLUSH_MS;
     this.#flush();
@@ -240,7 +223,6 @@ class LineWriter {
     if (nothingWaits) this.#writeOrWait();
   };
 
-  /** Writes lines that fit into one write; what the reader does not take waits. */
   #writeText(text: string): void {
     let bytes = 0;
     try {

@@ -9,10 +9,8 @@ import { upstreamMetrics } from "./metrics/upstream.ts";
 import { callbackMetrics, webhookMetrics } from "./metrics/webhooks.ts";
 
 /**
- * All metrics of one gateway process, in a registry of its own. They have base units and closed label sets (route
- * template, tier, outcome), never a key, an account, a task or a client's path. `docs/metrics.md` is generated from
- * them. A gauge's `aggregator` says how the values of several processes become one on a shared page; the default is the
- * sum.
+ * Base units and closed label sets (route template, tier, outcome), never a key, account, task or path. `docs/metrics.md` is made of them.
+ * A gauge's `aggregator` says how several processes' values become one; the default is the sum.
  */
 export function createMetrics() {
   const registry = new Registry();

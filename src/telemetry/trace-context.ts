@@ -4,7 +4,6 @@ export interface TraceParent {
   traceId: string;
   /** 16 lower-case hex digits, not all zero: the caller's span. */
   spanId: string;
-  /** The caller records the trace. */
   sampled: boolean;
   /** The caller says that the last 7 bytes of the trace id are random; passed on. */
   random: boolean;
@@ -14,11 +13,7 @@ const FIELDS = /^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?
 const SAMPLED = 0x01;
 const RANDOM = 0x02;
 
-/**
- * Reads a `traceparent`. Of a later version that begins the same way, only the fields of version 00 are read.
- * @param value as received; undefined for none, or for more than one
- * @returns undefined if it must be ignored
- */
+/** Of a later version only the fields of version 00 are read. @param value undefined for none, or several @returns undefined: ignore it */
 export function parseTraceParent(value: string | undefined): TraceParent | undefined {
   const fields = value === undefined ? null : FIELDS.exec(value);
   if (!fields) return undefined;
@@ -41,10 +36,7 @@ const STATE = /^[\t\x20-\x7e]*$/;
 const MEMBER =
   /^[a-z0-9][a-z0-9_\-*/@]{0,255}=[\x20-\x2b\x2d-\x3c\x3e-\x7e]{0,255}[\x21-\x2b\x2d-\x3c\x3e-\x7e]$/;
 
-/**
- * True for a `tracestate` that may be passed on: at most 32 members, each a key and a value, no key twice. Empty
- * members are allowed. A malformed one is dropped as a whole. W3C Trace Context, section 3.3.
- */
+/** At most 32 members, no key twice, empty ones allowed; else dropped as a whole. W3C Trace Context, section 3.3. */
 export function isTraceState(value: string): boolean {
   if (!STATE.test(value)) return false;
   const keys = new Set<string>();

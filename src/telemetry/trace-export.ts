@@ -54,17 +54,12 @@ interface TracingOptions {
   sampleRatio: number;
   queue: number;
   exportTimeoutMs: number;
-  /** The address in force. */
   upstreamUrl(): string;
   log: Logger;
-  /** Called for spans that are lost. */
   dropped: BoundedOptions["dropped"];
 }
 
-/**
- * Tracing with OpenTelemetry, sent by OTLP over HTTP. Only this file loads OpenTelemetry, and it is loaded only if there is
- * an endpoint. Decision 0012. Names follow OpenTelemetry's semantic conventions for HTTP and databases.
- */
+/** OTLP over HTTP; only this file loads OpenTelemetry, and only if there is an endpoint. Names: its semantic conventions. Decision 0012. */
 export function createTracing(options: TracingOptions): Tracing {
   const { upstreamUrl } = options;
   const { provider, dropWaiting } = createProvider(options);
@@ -208,7 +203,6 @@ type DropReason = "queue_full" | "export_failed";
 interface BoundedOptions {
   /** Sends spans; calls back once for each batch, whether it was sent or not. */
   exporter: SpanExporter;
-  /** Spans that may wait or be in an export. */
   queue: number;
   /** Makes the processor that collects spans into batches for this exporter. */
   batch(exporter: SpanExporter): SpanProcessor;
@@ -216,10 +210,7 @@ interface BoundedOptions {
   log: Logger;
 }
 
-/**
- * A batch processor that counts the spans that it loses: those that come while the queue is full, and those of batches that
- * could not be sent. The log gets one line when exports begin to fail, and one when they succeed again. Decision 0012.
- */
+/** Counts lost spans: those while the queue is full, and unsent batches. Logs the first failure and the next success. Decision 0012. */
 function boundedExport({ exporter, queue, batch, dropped, log }: BoundedOptions) {
   /** Spans that are neither sent nor lost. */
   let waiting = 0;

@@ -8,7 +8,6 @@ export interface Carried {
   answered?(status: number): void;
 }
 
-/** A step of a recorded request, in progress. */
 export interface OpenSpan {
   /** @param outcome from a closed set; undefined if it threw */
   end(outcome: string | undefined): void;
@@ -27,7 +26,6 @@ export interface AnsweredRequest {
   taskId?: string | undefined;
 }
 
-/** The spans of a request that is recorded. */
 export interface RequestSpans {
   /** @param script its name, in capitals */
   store(script: string): OpenSpan;
@@ -36,22 +34,16 @@ export interface RequestSpans {
   end(answered: AnsweredRequest): void;
 }
 
-/** A request's place in a trace. */
 export interface RequestTrace extends Carried {
   readonly traceId: string;
   /** Undefined if the request is not recorded. */
   readonly spans: RequestSpans | undefined;
 }
 
-/** Tracing of requests; made once in src/process/start-gateway.ts. */
 export interface Tracing {
   /** True if requests without a `traceparent` have a trace as well. */
   readonly on: boolean;
-  /**
-   * @param traceParent as received; undefined for none
-   * @param startedMs `performance.now()` when the request began
-   * @returns undefined if the request is in no trace
-   */
+  /** @param traceParent undefined for none @param startedMs by `performance.now()` @returns undefined if it is in no trace */
   begin(
     traceParent: string | undefined,
     traceState: string | undefined,

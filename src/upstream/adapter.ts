@@ -3,10 +3,7 @@ import type { GenerationEndpoint } from "../domain/endpoints.ts";
 // The types of an adapter: how one upstream is spoken to. An adapter is pure functions: no I/O, no clock, no state. Deadlines,
 // connections, credentials, bounds, redaction and billing are the gateway's. docs/upstreams.md says how to write one.
 
-/**
- * A dialect of an upstream. A function that throws, or returns none of these shapes, makes an unclear answer. `Options` is the type of
- * what `options` validates.
- */
+/** A function that throws, or returns none of these shapes, makes an unclear answer. `Options` is the type of what `options` validates. */
 export interface Adapter<Options = Readonly<Record<string, unknown>>> {
   /** Names the adapter in the configuration, the log and the tags of tasks: `a-z`, digits and `-`, at most 32. */
   name: string;
@@ -24,10 +21,7 @@ export interface Adapter<Options = Readonly<Record<string, unknown>>> {
   polled(response: AdapterResponse, task: PolledTask, options: Options): Polled | ResultElsewhere;
   /** Reads the answer to the request of `ResultElsewhere`. */
   result?(response: AdapterResponse, task: PolledTask, options: Options): Polled;
-  /**
-   * The form of an upload; without it, uploads are refused as not supported. No other upload has `uniqueName`: for an upstream where a
-   * file replaces another one of its name.
-   */
+  /** Without it uploads are refused. No other upload has `uniqueName`: for an upstream where a file replaces another of its name. */
   upload?(options: Options, uniqueName: string): UploadForm;
   uploaded?(response: AdapterResponse, options: Options): Uploaded;
   /** The id of the task that a callback of the upstream is about; undefined if it names none. */
@@ -81,10 +75,7 @@ export interface AdapterResponse {
 
 /** A definite no. After it nothing runs at the upstream, and nothing is charged. */
 export type Rejection =
-  /**
-   * The request was refused, with a text for the customer; without one the gateway has its own. `status` (400 to 499; 400 by default)
-   * and `code` (by default the status) are shown, too.
-   */
+  /** `text` for the customer; without one the gateway has its own. `status` (400 to 499; 400) and `code` (the status) are shown, too. */
   | { outcome: "refused"; text?: string | undefined; status?: number; code?: number }
   /** The upstream limits the gateway. A `Retry-After` header counts more than `retryAfterSeconds`. */
   | { outcome: "rate_limited"; retryAfterSeconds?: number | undefined }
@@ -110,9 +101,8 @@ export interface PolledTask {
 
 export type Polled =
   /**
-   * The task. `status` is the upstream's word. `task` has the interface's names (`video_url`, `thumbnail_url`, `progress`,
-   * `created_at`, `completed_at`, `failure_reason`); `progress` is in percent, times may be ISO 8601 with a zone or Unix seconds or
-   * milliseconds, and further fields pass through. A `task_id` that is not the polled one's counts as an answer about another task.
+   * `status` is the upstream's word. `task` has the interface's names; `progress` is in percent, times are ISO 8601 with a zone or Unix s or ms,
+   * further fields pass through. Another `task_id` counts as an answer about another task.
    */
   | { outcome: "task"; status: string; task: Readonly<Record<string, unknown>> }
   /** The upstream does not know the task, and says so. */
@@ -143,10 +133,7 @@ export interface UploadForm {
 
 export type Uploaded =
   | Rejection
-  /**
-   * `url`: https. `expiresAt`: a time as in `Polled`, or undefined where the upstream does not say when the address ends. `data`: more
-   * fields for the customer.
-   */
+  /** `url`: https. `expiresAt`: as in `Polled`; undefined: not said. `data`: more fields for the customer. */
   | {
       outcome: "uploaded";
       url: string;

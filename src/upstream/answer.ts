@@ -37,10 +37,7 @@ export function taskIdIn(envelope: Envelope): string | undefined {
   return typeof id === "string" && TASK_ID.test(id) ? id : undefined;
 }
 
-/**
- * An answer in a line of the log, so that it can be found again at the upstream: status, code, task id and its beginning.
- * @param sent the request's body: what the answer repeats of it is the customer's, and is left out
- */
+/** For the log: status, code, task id and beginning. @param sent the request's body: what is repeated of it is left out */
 export function describeAnswer({ status, body }: Answer, envelope: Envelope, sent = ""): string {
   const id = taskIdIn(envelope);
   const code =
@@ -109,9 +106,8 @@ const DIGITS = new Int8Array(ASCII).fill(-1);
 for (const char of "0123456789abcdefABCDEF") DIGITS[char.charCodeAt(0)] = Number.parseInt(char, 16);
 
 /**
- * Keeps our credential, repeated in an upstream's answer, from customers and from the log.
- * @returns replaces the credential in an answer's text, in every spelling that JSON allows; a credential of less than
- *   eight characters only where it is a whole word. Takes time linear in the text, whatever the text is. Decision 0035.
+ * Keeps our credential from customers and log, in every spelling that JSON allows; one of less than eight characters only as a whole word.
+ * Linear in the text. Decision 0035.
  */
 export function withoutSecret(secret: string | undefined): (text: string) => string {
   if (!secret) return (text) => text;
@@ -153,10 +149,7 @@ function holds(text: string, wanted: Uint16Array, borders: Uint32Array): boolean
   return false;
 }
 
-/**
- * The failure function of Knuth, Morris and Pratt: for each prefix the length of its longest proper prefix that is also
- * its suffix. With it a search never goes back in the text.
- */
+/** Knuth, Morris and Pratt: per prefix the longest proper prefix that is its suffix. A search never goes back in the text. */
 function bordersOf(wanted: Uint16Array): Uint32Array {
   const borders = new Uint32Array(wanted.length);
   for (let at = 1, border = 0; at < wanted.length; at++) {

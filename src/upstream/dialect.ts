@@ -40,10 +40,7 @@ export interface AdapterFault {
 /** Thrown for a result of an adapter that cannot be used; the message says what is wrong with it. */
 export class AdapterMistake extends Error {}
 
-/**
- * The result of an adapter's function. A promise that is rejected later would end the process.
- * @throws AdapterMistake for a promise
- */
+/** @throws AdapterMistake for a promise: one that is rejected later would end the process */
 export function returned<Result>(result: Result): Result {
   if (!(result instanceof Promise)) return result;
   result.catch(() => undefined);
@@ -74,11 +71,7 @@ export class Dialect {
     this.#observer = observer;
   }
 
-  /**
-   * Calls a function of the adapter.
-   * @param sent the request's body, of which nothing must get into the log
-   * @param use calls it, and reads what it returned
-   */
+  /** @param sent the request's body, of which nothing must get into the log @param use calls it, and reads what it returned */
   call<Result>(called: AdapterFunction, sent: string, use: () => Result): Result | AdapterFault {
     const fromMs = this.#isTimed ? performance.now() : 0;
     try {
@@ -149,7 +142,6 @@ export interface CheckedRequest {
   method: "GET" | "POST";
   path: string;
   body: string | null;
-  /** Flat name, value pairs; undefined for none. */
   headers: string[] | undefined;
 }
 
@@ -208,7 +200,6 @@ function bodyOf({ json, text }: AdapterRequest): string | null {
   return body;
 }
 
-/** @throws AdapterMistake for one that is reserved or cannot be sent */
 function flatHeaders(headers: Readonly<Record<string, string>>): string[] {
   if (!isObject(headers)) throw new AdapterMistake("returned headers that are no object");
   const entries = Object.entries(headers);

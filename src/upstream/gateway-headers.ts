@@ -11,7 +11,6 @@ export interface GatewayIdentity {
 
 const USER_AGENT = `tollgate/${VERSION}`;
 
-/** The flat name, value pairs that begin each request to the upstream. */
 export function gatewayHeaders(
   { apiKey, authHeader, authScheme, headers = {} }: GatewayIdentity,
   auth: Adapter["auth"] = {},
@@ -22,7 +21,6 @@ export function gatewayHeaders(
   return [...credential, "user-agent", USER_AGENT, ...Object.entries(headers).flat()];
 }
 
-/** The gateway's own, or of one connection: nobody else sets them. */
 const RESERVED = new Set(
   (
     "accept accept-encoding authorization connection content-encoding content-length content-type cookie date expect " +

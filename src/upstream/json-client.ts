@@ -64,10 +64,7 @@ export interface JsonRequest {
   owner: string;
 }
 
-/**
- * Sends JSON requests over a pool of connections. Callers enter a gate before and leave it afterwards, so that a connection is
- * free for each request and none waits in the pool. `send` settles at the end of its budget at the latest.
- */
+/** Callers enter a gate before, so that none waits in the pool. `send` settles at the end of its budget at the latest. */
 export function createJsonClient(options: JsonClientOptions) {
   const { headersTimeoutMs } = options;
   const { origin, pathname } = new URL(options.url);
@@ -114,10 +111,7 @@ export function createJsonClient(options: JsonClientOptions) {
         pool.dispatch({ path: basePath + path, method, headers, body }, handler);
       });
     },
-    /**
-     * Sends later requests over new connections. An upstream that once sent an extra response on a connection answers every
-     * later request there with the response to the one before.
-     */
+    /** An upstream that once sent an extra response on a connection answers every later request there with the one before. */
     reset(): void {
       void pool.close();
       pool = open();
@@ -143,7 +137,6 @@ interface Times {
 /** After a stall of the process, what has arrived is read before a request counts as timed out. */
 const readFirst = (request: UpstreamRequest): void => void setImmediate(() => request.expire());
 
-/** A request in progress, as undici's handler. One object, since a closure for each event would cost each request more. */
 class UpstreamRequest implements Dispatcher.DispatchHandler {
   readonly #request: JsonRequest;
   readonly #shared: Shared;
@@ -273,7 +266,7 @@ class UpstreamRequest implements Dispatcher.DispatchHandler {
 }
 
 // The pool's own queue has no bound, and the time that each request has for its answer runs in it: above capacity every request
-// would be sent too late to be answered. A gate keeps requests out until a connection is free. Decision 0032.
+// would be sent too late to be answered. A gate keeps requests out until a connection is free. Decision 0025.
 
 /** The outcome of a request that the gate refused. @param limit the connections that it waited for, in words */
 export function overloaded(refusal: GateRefusal, limit: string): { outcome: "overloaded"; detail: string } {
@@ -290,19 +283,13 @@ export function overloaded(refusal: GateRefusal, limit: string): { outcome: "ove
 /** A longer interim answer is left to the client, which ends the connection. */
 const INTERIM_BYTES_MAX = 8192;
 const HEAD_END = "\r\n\r\n";
-/** `HTTP/1.1 1`: where the first digit of the status is. */
 const STATUS_AT = 9;
 const ONE = 0x31;
 const INTERIM = /^HTTP\/1\.[01] 1(?!01)/;
 
 /**
- * Drops the interim answers (1xx) before the answer to each request. An upstream, or a proxy before it, may send any number
- * of them unasked (RFC 9110 15.2). undici ends the connection at a `100 Continue`, when the request has been sent and may
- * have run. 101 is kept: a connection that changes its protocol cannot be read any further. Decision 0003.
- *
- * @param socket a new connection that nobody has read from. One request at a time is written to it, and it is read with
- *   `read()`.
- * @returns the same socket
+ * Drops unasked interim answers (1xx, RFC 9110 15.2): undici ends the connection at a `100 Continue`, when the request may have run. 101 is
+ * kept. Decision 0003. @param socket unread so far, written to one request at a time, read with `read()` @returns the same socket
  */
 function withoutInterimAnswers<T extends Socket>(socket: T): T {
   const read = socket.read;

@@ -1,9 +1,6 @@
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 
-/**
- * Longest answer that is read, bytes. A longer one leaves a video that was made and not charged, so the limit is the answer of
- * an upstream that repeats the largest request, each byte written as `\uXXXX`, plus 64 KiB for its own text. Decision 0035.
- */
+/** A longer answer leaves a video that was made and not charged: the largest request repeated as `\uXXXX`, and 64 KiB. Decision 0035. */
 export const ANSWER_BYTES_MAX = 6 * JSON_BODY_BYTES_MAX + 64 * 1024;
 
 /** Up to this size an answer needs no place; nearly all are shorter than 1 KiB. */
@@ -18,9 +15,7 @@ interface Reading {
   resume(): void;
 }
 
-/**
- * Places for answers larger than `SMALL_ANSWER_BYTES`. An answer that finds none is paused until another has been parsed.
- */
+/** An answer of more than `SMALL_ANSWER_BYTES` that finds no place is paused until another has been parsed. */
 export class LargeAnswers {
   #free = LARGE_ANSWERS_MAX;
   readonly #waiting = new Set<Reading>();
@@ -48,9 +43,8 @@ export class LargeAnswers {
 }
 
 /**
- * Runs long pieces of work on the main thread one at a time, in their order. After each one the event loop is free for
- * everything else for as long as that piece took, so that such work never takes more than half of the thread.
- * Callers bound how much work waits. Decision 0035.
+ * After each piece the event loop is free for as long as it took, so that this never takes more than half of the thread. Callers bound
+ * how much waits. Decision 0035.
  */
 export class SpacedWork {
   readonly #waiting: (() => void)[] = [];

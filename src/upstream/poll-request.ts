@@ -92,7 +92,6 @@ function requestOf(
   return { method, path, headers: headers === undefined ? own : own.concat(headers), body, ...exchange };
 }
 
-/** Exported for tests of each row. */
 export function pollOutcome(
   result: ExchangeResult,
   task: PolledTask,

@@ -9,10 +9,7 @@ const isOurs = (code: number): boolean => code >= 2000 && code <= 2099;
 
 const DATE_CHARS_MAX = 64;
 
-/**
- * How the upstream refuses a request of any kind, as its adapter reads it. `detail` is for the log: the
- * status, the code and the beginning of the answer.
- */
+/** As its adapter reads it. `detail` is for the log: status, code and beginning of the answer. */
 export type UpstreamRejection =
   | { outcome: "rate_limited"; retryAfterSeconds: number | undefined; detail: string }
   /** The fault is our credential, account or config; never the customer's. */
@@ -20,10 +17,7 @@ export type UpstreamRejection =
   /** The request itself was refused; `status` and `code` are for the customer. */
   | { outcome: "refused"; status: number; code: number; text: string; detail: string };
 
-/**
- * A rejection as the customer gets it: the text is bounded, and the code is none of a success or of this gateway.
- * @throws AdapterMistake for one that has members of other types
- */
+/** Text bounded, code none of a success or of this gateway. @throws AdapterMistake for one that has members of other types */
 export function readRejection(
   rejection: Rejection,
   { retryAfter }: Answer,
@@ -60,7 +54,6 @@ function textOf(text: unknown): string | undefined {
   return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
 }
 
-/** `Retry-After` as a number or a date. RFC 9110 10.2.3. */
 function headerSeconds(retryAfter: string | undefined): number | undefined {
   if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
   const date = (retryAfter ?? "").slice(0, DATE_CHARS_MAX);

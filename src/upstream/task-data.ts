@@ -5,10 +5,7 @@ import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 // How the upstream describes a task, in the API's words and forms, whatever adapter has read it.
 
-/**
- * Longest data of a task that are kept whole, characters of JSON. They are stored, and pass through Redis several times at
- * each poll: 0.7 ms of Redis each time, 12 ms for 1 MiB. Decision 0035.
- */
+/** Characters of JSON kept whole. They pass through Redis at each poll: 0.7 ms each time, 12 ms for 1 MiB. Decision 0035. */
 export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
 
 /** A number of percent as some upstreams write it, such as `45%`. */
@@ -41,9 +38,8 @@ type TaskReading =
   | { status: undefined; word: string; data: Record<string, unknown> };
 
 /**
- * Reads the data of a polled task, and changes them. A task without a usable `video_url` is not completed, whatever it says; and one
- * that is not completed has none, since it may be refunded.
- * @param createdAtMs when the task was bound, for data that do not say when it was created
+ * Without a usable `video_url` it is not completed; not completed it has none, since it may be refunded.
+ * @param createdAtMs when it was bound, for data that do not say
  */
 export function readTask(
   data: Record<string, unknown>,

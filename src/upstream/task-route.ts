@@ -3,10 +3,7 @@ import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../do
 import { builtInChoices } from "./adapters/built-in.ts";
 import { type AdapterChoice, ENVELOPE_CHOICE } from "./dialect.ts";
 
-/**
- * Stored with each task to identify the address, the credential and the adapter of the upstream that made it, without a secret. The
- * adapter `envelope` has no name and no endpoint in it.
- */
+/** Identifies address, credential and adapter without a secret. The adapter `envelope` has no name and no endpoint in it. */
 const TAG = /^([0-9a-f]{12}):([0-9a-f]{12}|-):(https?:\/\/[^#]+)(?:#([a-z][a-z0-9-]{0,31})(?:\/.+)?)?$/;
 const ADAPTER_AT = "#";
 const NO_CREDENTIAL = "-";
@@ -43,10 +40,7 @@ const addressId = (url: string): string => short(canonical(url));
 const credentialId = (url: string, apiKey: string | undefined): string =>
   apiKey === undefined ? NO_CREDENTIAL : short(`${canonical(url)}\0${apiKey}`);
 
-/**
- * The tag of an upstream: digests of address and credential, the address without its path, which may be a secret, and the adapter.
- * Without a path the origin is the whole address.
- */
+/** Digests of address and credential, the address without its path, which may be a secret, and the adapter. */
 export function upstreamTag(
   url: string,
   apiKey: string | undefined,

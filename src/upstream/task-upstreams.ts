@@ -20,10 +20,7 @@ type Manner = Pick<GatewayIdentity, "authHeader" | "authScheme" | "headers"> & {
 
 type Unroutable = Extract<TaskRoute, { to: "unroutable" }>;
 
-/**
- * Finds the upstream to poll for a task: the one that made it. Owns the clients of former upstreams, whose connections close
- * on their own soon after their last poll.
- */
+/** The upstream that made a task. Owns clients of former ones, whose connections close on their own after their last poll. */
 export class TaskUpstreams {
   readonly #former: FormerUpstreams;
   readonly #log: Logger;
@@ -45,10 +42,7 @@ export class TaskUpstreams {
     this.#used = [now, ...others].slice(0, USED_MAX);
   }
 
-  /**
-   * @param tag as stored with the task, with or without the endpoint; undefined for one that was restored
-   * @param present made of these settings
-   */
+  /** @param tag undefined for a restored task @param present made of these settings */
   of(tag: string | undefined, present: TaskUpstream, settings: TaskUpstreamSettings): TaskUpstream {
     if (tag === undefined || tag === present.tag || tag.startsWith(`${present.tag}/`)) return present;
     const urls = this.#used.map(({ url }) => url);

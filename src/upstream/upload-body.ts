@@ -17,10 +17,8 @@ interface BodyReading {
 }
 
 /**
- * Reads the body of `req` as an upload's form, no faster than the image's sink takes it.
- * @param boundary as `formBoundary` returned it
- * @param pace the longest wait for the client's next bytes, and the average rate that it must reach over each such time;
- *   time under back pressure does not count
+ * No faster than the image's sink takes it. @param boundary of `formBoundary` @param pace longest wait for bytes, and average rate over it;
+ * time under back pressure does not count
  */
 export function readUpload(
   req: IncomingMessage,
@@ -87,10 +85,7 @@ export function readUpload(
 const SMALL_BYTES = 1024;
 const GATHERED_BYTES_MAX = 16_384;
 
-/**
- * Passes small pieces on together, once per tick: Node reads up to 10,000 chunks of one byte at a time, and each would be a write of its own,
- * with three buffers in the queue of the upstream's connection.
- */
+/** Once per tick: Node reads up to 10,000 chunks of a byte, and each would be a write with three buffers upstream. */
 function gatherSmallPieces(write: (bytes: Buffer) => void) {
   let space: Buffer | undefined;
   let length = 0;
@@ -126,10 +121,7 @@ function gatherSmallPieces(write: (bytes: Buffer) => void) {
   };
 }
 
-/**
- * Measures what a client sends over each period. A period with back pressure does not count.
- * @param tooSlow called at the end of each period in which the client sent less than the minimum
- */
+/** Without periods under back pressure. @param tooSlow called at the end of each period below the minimum */
 function requirePace(minBytesPerSecond: number, periodMs: number, tooSlow: () => void) {
   const periodBytesMin = (minBytesPerSecond * periodMs) / 1000;
   let periodBytes = 0;

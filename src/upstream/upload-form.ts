@@ -29,10 +29,7 @@ interface FoundFile {
   declared: string | undefined;
 }
 
-/**
- * Parses forms that have exactly one part, an image in field `file`. busboy reads all but the file: of the file it gets no
- * more than what arrived together with the part's head. Nothing is reported after `stop`.
- */
+/** Exactly one part, an image in `file`. busboy reads all but the file. Nothing is reported after `stop`. */
 export class ImageForm {
   readonly #delimiter: Buffer;
   /** The delimiter that ends the form. What comes behind it, the epilogue, is only counted. */
@@ -281,10 +278,8 @@ interface Splitter {
 const CR = 0x0d;
 
 /**
- * Finds a delimiter with Node's own search, and reports parts of the chunks themselves. If the end of a chunk could be the
- * beginning of a delimiter, those bytes are held back, and the next chunk is copied behind them.
- * @param delimiter begins with its only CR: matches cannot overlap, and only a last CR can begin one that is cut
- * @param before bytes in front of the first chunk
+ * Finds a delimiter in the chunks themselves; a possible beginning at a chunk's end is held back and copied behind it.
+ * @param delimiter begins with its only CR: matches cannot overlap @param before bytes in front of the first chunk
  */
 export function splitAt(delimiter: Buffer, before: Buffer, on: SplitEvents): Splitter {
   let held = before;

@@ -50,10 +50,7 @@ export interface UploadClient {
   res: ServerResponse;
 }
 
-/**
- * Opens the request and sends the form up to the file's bytes. Events are emitted after the return.
- * @param names headers that identify the request
- */
+/** Sends the form up to the file's bytes. Events come after the return. @param names headers that identify the request */
 export function openUpload(
   { req, res }: UploadClient,
   target: UploadTarget,
@@ -153,10 +150,7 @@ function createFormWriter() {
   };
 }
 
-/**
- * Frees the memory of bytes that were sent, unless it is shared with others. Left to the garbage collector, it causes a
- * full collection for every third upload. Decision 0025.
- */
+/** Left to the garbage collector, sent bytes cause a full collection for every third upload. Decision 0025. */
 function freeMemory(bytes: Buffer): void {
   if (bytes.length === bytes.buffer.byteLength && bytes.buffer instanceof ArrayBuffer)
     bytes.buffer.transfer(0);

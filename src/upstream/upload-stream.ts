@@ -51,12 +51,9 @@ export interface UploadOptions extends GatewayIdentity, UpstreamTls {
 
 export interface UploadTunnel {
   /**
-   * Streams one upload to the upstream. Resolves with its outcome in every case. Writes nothing to the client. If the
-   * request still has a body to be drained, it is paused and has none of our listeners.
-   * @throws TypeError when the request id cannot be sent
-   * @param hooks.pieceRead called for each chunk of the body
-   * @param hooks.carried the trace that the request belongs to
-   * @param hooks.beforeRead called before the body is read; not called if the headers are refused
+   * Resolves in every case; writes nothing to the client. An undrained request is paused, without our listeners.
+   * @throws TypeError when the request id cannot be sent @param hooks.carried the request's trace
+   * @param hooks.beforeRead not called if the headers are refused
    */
   send(
     client: UploadClient,
@@ -66,10 +63,7 @@ export interface UploadTunnel {
   close(): void;
 }
 
-/**
- * Opens the connections for uploads to one upstream.
- * @throws TypeError when the URL or the API key cannot be sent
- */
+/** @throws TypeError when the URL or the API key cannot be sent */
 export function createUploadTunnel(options: UploadOptions): UploadTunnel {
   const url = new URL(options.uploadUrl ?? options.url);
   const dialect = new Dialect(options.dialect ?? ENVELOPE_CHOICE, options.observer?.adapter);

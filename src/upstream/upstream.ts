@@ -40,10 +40,7 @@ export interface Upstream {
   tagOf(endpoint: string): string;
   /** The request for a generation; nothing is sent yet. */
   create(generation: Generation): CheckedRequest | Unsupported | AdapterFault;
-  /**
-   * @param body exactly what was priced; `requestId` is sent as Idempotency-Key
-   * @param headers flat name, value pairs of the adapter's
-   */
+  /** @param body exactly what was priced @param headers flat name, value pairs of the adapter's */
   generate(
     path: string,
     body: string,
@@ -62,10 +59,7 @@ export interface Upstream {
 
 /** Polls of the sweeper in flight, at one upstream. */
 export const SWEEP_POLLS_MAX = 4;
-/**
- * One account may have so many requests in flight for each connection that is free: alone three quarters of all, beside another
- * three sevenths. However many accounts have requests that hang, one more finds a connection at once. Decision 0032.
- */
+/** Requests per free connection: an account alone may have three quarters of all, beside another three sevenths. Decision 0025. */
 const ACCOUNT_PER_FREE_MAX = 3;
 /** Of a path or a message about a parameter that the upstream does not have. */
 const PROBLEM_CHARS_MAX = 500;
@@ -84,9 +78,8 @@ export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWor
 }
 
 /**
- * How long a request may wait for a connection. A request that is sent at the last moment still has its whole headers
- * timeout before `totalTimeoutMs` have passed since its arrival. The wait is never longer than the headers timeout, by which a
- * hold outlives the exchange.
+ * A request sent at the last moment has its headers timeout before `totalTimeoutMs` are over. Never longer than the headers timeout, by
+ * which a hold outlives the exchange.
  */
 export function waitMaxMs({
   headersTimeoutMs,
@@ -95,10 +88,7 @@ export function waitMaxMs({
   return Math.max(0, Math.min(headersTimeoutMs, totalTimeoutMs - headersTimeoutMs));
 }
 
-/**
- * The client of the upstream's API. Generations, customers' polls and the sweeper's polls have connections of their own, so
- * that none waits for another kind.
- */
+/** Generations, customers' polls and the sweeper's polls have connections of their own, so that none waits for another kind. */
 export function createUpstream(options: UpstreamOptions): Upstream {
   const { connections, pollConnections, totalTimeoutMs, idempotent, statuses, observer } = options;
   const dialect = new Dialect(options.dialect ?? ENVELOPE_CHOICE, observer?.adapter);
@@ -193,10 +183,7 @@ function checkUnsupported({ unsupported }: Unsupported): Unsupported {
   };
 }
 
-/**
- * How a generation ended upstream. `accepted` is the definite yes; after `unclear` and `timed_out` the task may run. All
- * others are a definite no; `unreachable` also where it was not sent.
- */
+/** `accepted` is the definite yes; after `unclear` and `timed_out` the task may run. All others are a definite no. */
 export type GenerationOutcome =
   | GenerationAnswer
   /** No connection was free in time; it was not sent. */
@@ -229,8 +216,7 @@ const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 250;
 
 /**
- * Sends a generation once a connection is free. Only an idempotent upstream is sent a request again whose outcome is unknown, with
- * the same key and within the same total deadline.
+ * Only an idempotent upstream is sent a request of unknown outcome again, with the same key and total deadline.
  * @param body exactly what was priced
  */
 async function sendGeneration(
@@ -300,10 +286,7 @@ type GenerationAnswer =
   | { outcome: "unreachable"; detail: string }
   | { outcome: "unclear"; detail: string };
 
-/**
- * Reads an answer to a generation. What its adapter makes nothing of is unclear, never a refusal. Decision 0003.
- * @param sent the request's body, of which nothing must get into the log
- */
+/** An answer that its adapter makes nothing of is unclear. Decision 0003. @param sent the request's body, of which nothing must get into the log */
 export function readGeneration(
   answer: Answer,
   sent = "",
@@ -332,10 +315,7 @@ export function readGeneration(
 
 type Accepted = Extract<Created, { outcome: "accepted" }>;
 
-/**
- * Nothing is charged without an id in hand; with one, the task is bound whatever else is said of it.
- * @throws AdapterMistake
- */
+/** Nothing is charged without an id in hand; with one, the task is bound whatever else is said. @throws AdapterMistake */
 function accepted(
   { taskId: id, task = {} }: Accepted,
   textOf: (task: unknown, taskId: string) => string,

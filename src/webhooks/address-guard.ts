@@ -27,10 +27,7 @@ const METADATA_NAMES = new Set([
   "instance-data.ec2.internal",
 ]);
 
-/**
- * Checks the address of an endpoint without asking DNS: at registration, and again at each delivery.
- * @returns the URL as it was parsed. Keep and use its `href`, so that what was checked is what is called.
- */
+/** Without DNS: at registration and at each delivery. @returns use its `href`, so that what was checked is what is called */
 export function checkAddress(text: string, policy: AddressPolicy): AddressCheck {
   const url = REPAIRED.test(text) || text.length > URL_LENGTH_MAX ? null : URL.parse(text);
   if (url === null)

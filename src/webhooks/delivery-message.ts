@@ -23,10 +23,7 @@ export function createMessages(box: Pick<SecretBox, "unseal">) {
     }
   }
 
-  /**
-   * The message of a delivery, signed for a try at this time. Where the account has no secret it is not signed.
-   * @throws SealedSecretError if the present secret cannot be opened
-   */
+  /** Signed for this time, if the account has a secret. @throws SealedSecretError if the present secret cannot be opened */
   return ({ eventId, event, url, secrets }: LeasedDelivery, nowMs: number): Message => {
     const body = messageBody(event);
     const timestampS = Math.floor(nowMs / 1000);

@@ -45,10 +45,7 @@ interface WorkerOptions {
   log: Logger;
 }
 
-/**
- * Sends the deliveries that are due. Each gateway runs one; a lease gives each delivery to one of them at a time. First tries of endpoints
- * that answer have places of their own, so nothing that fails or is slow takes one. Decision 0074.
- */
+/** A lease gives each delivery to one gateway. First tries of endpoints that answer have places of their own. Decision 0074. */
 export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => new DeliveryWorker(options);
 
 class DeliveryWorker {
@@ -274,12 +271,7 @@ function listsOfDeliveries(partitions: number) {
 
 const JITTER_SHARE = 0.1;
 
-/**
- * How long the next try waits, ms; undefined after the last one. A receiver that asks for more time gets it.
- * @param failed tries so far, this one included
- * @param retriesMs the delay after each failed try
- * @param askedMs what the receiver asked for
- */
+/** Ms; undefined after the last one. @param failed this one included @param retriesMs per failed try @param askedMs by the receiver */
 function nextTryAfterMs(failed: number, retriesMs: readonly number[], askedMs = 0): number | undefined {
   const scheduledMs = retriesMs[failed - 1];
   if (scheduledMs === undefined) return undefined;

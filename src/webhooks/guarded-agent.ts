@@ -49,10 +49,7 @@ export function guardedAgent(policy: EgressPolicy, network: Network = ownNetwork
   });
 }
 
-/**
- * The addresses are resolved once, checked, and connected to, so that a second answer of DNS changes nothing. The peer is
- * checked before a byte is sent.
- */
+/** Resolved once, checked, and connected to, so that a second answer of DNS changes nothing; the peer is checked, too. */
 function guardedConnector(policy: EgressPolicy, network: Network): buildConnector.connector {
   const { timeoutMs } = policy;
   const startTls = buildConnector({

@@ -179,10 +179,7 @@ class Attempt implements Dispatcher.DispatchHandler {
 /** The longest delay of the schedule: a receiver cannot keep a message waiting for ever. */
 const RETRY_AFTER_S_MAX = 86_400;
 
-/**
- * Seconds or a date (RFC 9110 10.2.3).
- * @returns seconds to wait, from 1 to a day; undefined if the receiver did not say, or said nothing that makes sense
- */
+/** Seconds or a date (RFC 9110 10.2.3). @returns 1 to a day, in seconds; undefined where it makes no sense */
 export function retryAfterS(header: string | string[] | undefined, nowMs: number): number | undefined {
   const text = (Array.isArray(header) ? header[0] : header)?.trim();
   if (text === undefined || text === "") return undefined;

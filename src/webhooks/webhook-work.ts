@@ -17,10 +17,7 @@ const FIGURES_EVERY_MS = 10_000;
 export type WebhookWorkSettings = DeliverySettings & EgressPolicy & SecretKeys;
 export type WebhookWork = ReturnType<typeof createWebhookWork>;
 
-/**
- * Deliveries of webhooks, and their figures. The figures come from the store, so that they tell of deliveries that nobody sends.
- * @param options.settings those in force
- */
+/** Figures come from the store, so that they tell of deliveries that nobody sends. @param options.settings those in force */
 export function createWebhookWork(options: {
   connection: Connection;
   settings(): WebhookWorkSettings;

@@ -211,7 +211,7 @@ test("a request that the upstream refused is not charged by a callback", async (
   expect(await callbackCounts(stage.gateway)).toMatchObject({ void: 1 });
 });
 
-// Decision 0014: one Idempotency-Key is charged once, and a repeat is answered with what was charged.
+// Decision 0008: one Idempotency-Key is charged once, and a repeat is answered with what was charged.
 test("a repeat with the Idempotency-Key of a request that a callback bound gets its task, also after a void", async () => {
   for (const isVoid of [false, true]) {
     const key = await stage.gateway.givenKey();

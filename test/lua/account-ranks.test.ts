@@ -8,15 +8,15 @@ import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { reverseGrant } from "../../src/operations/credits/reversals.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";
-import { META, partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
+import { partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account } from "../../src/scripts/account.ts";
 import { ranked } from "../../src/scripts/ranked.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
-import { createStage, openConnection, type TestConnection, times } from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, type TestConnection, times } from "../support/store.ts";
 import { inShare, type Mutant, plant, RANK_MUTANTS } from "./mutants.ts";
 
 // Lists over all accounts by balance and by spending, in a store that no other test writes to.
@@ -24,25 +24,16 @@ import { inShare, type Mutant, plant, RANK_MUTANTS } from "./mutants.ts";
 const PARTITIONS = 4;
 const ACTOR = { by: "test", requestId: "" };
 
-let server: TestRedis;
+let server: OwnStore;
 let nodes: RedisNodes;
 let connection: TestConnection;
 beforeAll(async () => {
-  server = await givenRedis();
+  server = await openOwnStore(PARTITIONS);
+  connection = server.connection;
   nodes = oneNode(server.client);
-  await empty();
-  connection = await openConnection(server.url);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
-beforeEach(() => empty());
-
-async function empty(): Promise<void> {
-  await server.client.flushall();
-  await server.client.hset(META, { partitions: PARTITIONS, id: "store", layout: "1" });
-}
+afterAll(() => server?.stop());
+beforeEach(() => server.empty());
 
 async function rollAll(run = scriptsOf(server.client).run): Promise<void> {
   for (let partition = 0; partition < PARTITIONS; partition++) await rollUp(run, { partition });
@@ -237,7 +228,7 @@ async function balancesOf(kinds: readonly GrantKind[], run: Run): Promise<unknow
 }
 
 async function lived(mutant?: Mutant): Promise<unknown> {
-  await empty();
+  await server.empty();
   const folder = mutant && (await plant(mutant));
   const client = createClient(server.url, 10_000);
   try {

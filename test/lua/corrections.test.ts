@@ -6,36 +6,32 @@ import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { detailsOf, kindOf } from "../../src/records/ledger-entries.ts";
-import { accountNames, META } from "../../src/records/names.ts";
+import { accountNames } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { createStage, ENDPOINT, openConnection, type TestConnection, times } from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, ENDPOINT, type TestConnection, times } from "../support/store.ts";
 import { CORRECTION_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
 
 // A wrong price was in force for half an hour: exactly its charges are found, and given back once each.
 
-let server: TestRedis;
+let server: OwnStore;
 let connection: TestConnection;
 let nodes: RedisNodes;
 beforeAll(async () => {
-  server = await givenRedis();
-  connection = await openConnection(server.url);
+  server = await openOwnStore();
+  connection = server.connection;
   nodes = oneNode(connection.redis);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
+afterAll(() => server?.stop());
 
 const ANN: Actor = { by: "tok_1 Ann", requestId: "req_ann" };
 const WRONG = [{ endpoint: ENDPOINT, charged: 100, correct: 10 }];
 
 /** An hour of an account: charges of 10, then half an hour at 100, of which some failed, run or were refunded, then of 10. */
 async function givenHour() {
-  await connection.redis.flushdb();
-  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  await server.empty();
   const stage = createStage(connection, { clock: "redis", partition: 0 });
   const limits = { rate_limit: 1000, max_concurrent: 1000, daily_limit: 1000 };
   const [acme, other] = [

@@ -52,10 +52,12 @@ function parseHeader(text: string): Header {
 
 /**
  * Every outcome that a body can answer: the literals where a reply names its outcome, or sets the variable for it; those of the
- * limits where it answers theirs.
+ * limits, and of a repeat, where it answers theirs.
  */
 function outcomesOf(own: string): string[] {
-  const body = own.includes("refusal_of(") ? own + readScript("include/limits") : own;
+  const answering = { "refusal_of(": "limits", "refuse_repeat(": "once" };
+  const included = Object.entries(answering).filter(([call]) => own.includes(call));
+  const body = own + included.map(([, file]) => readScript(`include/${file}`)).join("");
   const places = [
     ...body.matchAll(/\breturn ("\w+_limited"), /g),
     ...body.matchAll(/\b(?:reply|reply_with|answer|refuse)\(([^,)]*)/g),
@@ -82,10 +84,12 @@ export function liesOf(text: string): string[] {
   return said === done ? lies : [...lies, `RETURNS: ${said}, ${done}`];
 }
 
-/** What the replies in a text have as their second value, each once; of a call its name. */
+/** What the replies in a text have as their second value, each once; of a call its name, but `int(now)` is now, as a text. */
 export const secondValuesOf = (text: string): string[] => [
   ...new Set(
-    [...text.matchAll(/\breturn (?:\{ |reply(?:_with)?\()[^,]*, ([\w".]+)/g)].map(([, value]) => value!),
+    [...text.matchAll(/\breturn (?:\{ |reply(?:_with)?\()[^,]*, (?:int\((now)\)|([\w".]+))/g)].map(
+      ([, now, value]) => now ?? value!,
+    ),
   ),
 ];
 

@@ -1,6 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { trimLedger } from "../../src/archive/trimming.ts";
 import { readCheckpoint } from "../../src/records/checkpoints.ts";
@@ -10,41 +8,27 @@ import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { partitionsOf, readFacts } from "../../src/redis/store-facts.ts";
-import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { writeEntries } from "../support/ledger-entries.ts";
-import {
-  createStage,
-  openConnection,
-  RETENTION_MS,
-  type TestConnection,
-  taskOf,
-  times,
-} from "../support/store.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, RETENTION_MS, type TestConnection, taskOf, times } from "../support/store.ts";
 import { inShare, LAYOUT_MUTANTS, plant } from "./mutants.ts";
 
 const RULES = { partitions: 64, allowNoPersistence: true };
 
 // Layouts are a store's, so these tests have one of their own.
 
-let dir: string;
-let server: RunningRedis;
+let server: OwnStore;
 let connection: TestConnection;
 let nodes: RedisNodes;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "tollgate-layout-"));
-  server = await startRedis({ dir, persistent: false });
-  connection = await openConnection(server.url);
+  server = await openOwnStore(RULES.partitions);
+  connection = server.connection;
   nodes = oneNode(connection.redis);
 });
 beforeEach(async () => {
-  await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 64, id: connection.known.facts!.id!, layout: "1" });
+  await server.empty();
 });
-afterAll(async () => {
-  await connection?.close();
-  await server?.stop();
-  await rm(dir, { recursive: true, force: true });
-});
+afterAll(() => server?.stop());
 
 const namesOf = (pattern: string): Promise<string[]> => connection.redis.keys(pattern);
 

@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { trimLedger } from "../../src/archive/trimming.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -10,39 +7,32 @@ import { findTask, transactionsOfTask } from "../../src/operations/tasks/operato
 import { cliActor } from "../../src/records/actor.ts";
 import { checkpointOf } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, packedEntry, readLedger } from "../../src/records/ledger-entries.ts";
-import { accountNames, META, partitionNames, requestName } from "../../src/records/names.ts";
+import { accountNames, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { addMoney, changeMoney } from "../support/account-money.ts";
 import { checkpointText } from "../support/checkpoint-text.ts";
-import { createStage, openConnection, type Stage, type TestConnection, taskOf } from "../support/store.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, type Stage, type TestConnection, taskOf } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 
 // RECLAIM: what the ledger, its checkpoints and its checks say of a refund that is taken back. They concern all accounts of a
 // partition, so these tests have a store of their own, with one partition.
 
-let dir: string;
-let server: RunningRedis;
+let server: OwnStore;
 let connection: TestConnection;
 let nodes: RedisNodes;
 let stage: Stage;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "tollgate-reclaim-"));
-  server = await startRedis({ dir, persistent: false });
-  connection = await openConnection(server.url);
+  server = await openOwnStore();
+  connection = server.connection;
   nodes = oneNode(connection.redis);
 });
 beforeEach(async () => {
-  await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  await server.empty();
   stage = createStage(connection, { clock: "redis", partition: 0 });
 });
-afterAll(async () => {
-  await connection?.close();
-  await server?.stop();
-  await rm(dir, { recursive: true, force: true });
-});
+afterAll(() => server?.stop());
 
 const entriesNow = (): Promise<LedgerEntry[]> => readLedger(connection.redis, 0, LEDGER_START);
 const verified = async (): Promise<string[]> =>

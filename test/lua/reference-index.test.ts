@@ -14,12 +14,12 @@ import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
-import { META, REFERENCE_ACCOUNTS_MAX } from "../../src/records/names.ts";
+import { REFERENCE_ACCOUNTS_MAX } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { createStage, openConnection, type TestConnection, times } from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { emptyStore, type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, type TestConnection, times } from "../support/store.ts";
 import { inShare, plant, REFERENCE_MUTANTS } from "./mutants.ts";
 
 // The search is one of a whole store: one that no other test writes to.
@@ -27,22 +27,16 @@ import { inShare, plant, REFERENCE_MUTANTS } from "./mutants.ts";
 const ACTOR = { by: "test", requestId: "" };
 const PARTITIONS = 4;
 
-let server: TestRedis;
+let server: OwnStore;
 let connection: TestConnection;
 let nodes: RedisNodes;
 beforeAll(async () => {
-  server = await givenRedis();
-  connection = await openConnection(server.url);
+  server = await openOwnStore(PARTITIONS);
+  connection = server.connection;
   nodes = oneNode(server.client);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
-const empty = async (partitions = PARTITIONS): Promise<void> => {
-  await server.client.flushall();
-  await server.client.hset(META, { partitions, id: "store", layout: "1" });
-};
+afterAll(() => server?.stop());
+const empty = (partitions = PARTITIONS): Promise<void> => emptyStore(server.client, partitions);
 beforeEach(() => empty());
 
 const grant = (to: RedisNodes, accountId: string, reference: string) =>

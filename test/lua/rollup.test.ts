@@ -13,16 +13,8 @@ import { type RollupCall, rollup } from "../../src/scripts/rollup.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { changeMoney } from "../support/account-money.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
-import {
-  createStage,
-  ENDPOINT,
-  NOON_MS,
-  openConnection,
-  type TestConnection,
-  taskOf,
-  times,
-} from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, ENDPOINT, NOON_MS, type TestConnection, taskOf, times } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
 import { ENDED_MUTANTS, inShare, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
@@ -35,27 +27,18 @@ const nowMs = Date.now();
 const LATELY_MS = Math.floor(nowMs / DAY_MS) * DAY_MS - 40 * DAY_MS + DAY_MS / 2;
 const day = (at = 0): string => new Date(LATELY_MS + at * DAY_MS).toISOString().slice(0, 10);
 
-let server: TestRedis;
+let server: OwnStore;
 let redis: Redis;
 let nodes: RedisNodes;
 let connection: TestConnection;
 beforeAll(async () => {
-  server = await givenRedis();
+  server = await openOwnStore();
+  connection = server.connection;
   redis = server.client;
   nodes = oneNode(redis);
-  await empty();
-  connection = await openConnection(server.url);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
-beforeEach(() => empty());
-
-async function empty(): Promise<void> {
-  await redis.flushall();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
-}
+afterAll(() => server?.stop());
+beforeEach(() => server.empty());
 
 const { ledger, rolled, ended, trimmed } = partitionNames(0);
 const rollAll = () => rollUp(scriptsOf(redis).run, { partition: 0 });
@@ -356,7 +339,7 @@ test.each(inShare(ENDED_MUTANTS))("the mistake is found: $what", async (mutant) 
 async function notedBy(mutant?: Mutant): Promise<string[]> {
   const folder = mutant && (await plant(mutant));
   try {
-    await empty();
+    await server.empty();
     const scripts = createScriptRunner(redis, folder === undefined ? {} : { folder });
     const stage = createStage(connection, { scripts, partition: 0 });
     const key = await stage.givenKey({ accountId: "acc", credits: 20 });
@@ -391,7 +374,7 @@ test.each(inShare(ROLLUP_MUTANTS))("the mistake is found: $what", async (mutant)
 async function seenBy(mutant?: Mutant): Promise<unknown> {
   const folder = mutant && (await plant(mutant));
   try {
-    await empty();
+    await server.empty();
     const scripts = createScriptRunner(redis, {
       ...(folder === undefined ? {} : { folder }),
       form: { checksFrozen: false, crossesSlots: false },

@@ -3,29 +3,26 @@ import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { accountStatements, readStatement, type Statement } from "../../src/ledger/statements.ts";
 import { statementInRedis } from "../../src/ledger/usage-redis.ts";
-import { META, partitionNames } from "../../src/records/names.ts";
+import { partitionNames } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { closingOf } from "../support/statements.ts";
-import { openConnection, type TestConnection } from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import type { TestConnection } from "../support/store.ts";
 
 // An account's months, from Redis.
 
-let server: TestRedis;
+let server: OwnStore;
 let connection: TestConnection;
 let redis: Redis;
 let nodes: RedisNodes;
 beforeAll(async () => {
-  server = await givenRedis();
-  connection = await openConnection(server.url);
+  server = await openOwnStore();
+  connection = server.connection;
   redis = connection.redis;
   nodes = oneNode(redis);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
+afterAll(() => server?.stop());
 
 const MONTHS = ["2025-12", "2026-01", "2026-02", "2026-03", "2026-04"];
 const BEGIN_MS = Date.parse("2025-12-01T00:00:00Z");
@@ -95,8 +92,7 @@ test("months add up and chain, whatever entries they have, and the command line 
   const property = fc.asyncProperty(
     fc.array(fc.tuple(entry, moment), { minLength: 1, maxLength: 40 }),
     async (all) => {
-      await redis.flushdb();
-      await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+      await server.empty();
       const entries = entriesOf(
         all.map(([one]) => one),
         all.map(([, at]) => at),
@@ -126,8 +122,7 @@ test("months add up and chain, whatever entries they have, and the command line 
 });
 
 test("a month of which entries have left Redis says since when it is whole, and opens with what has left", async () => {
-  await redis.flushdb();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  await server.empty();
   const at = (day: string): number => Date.parse(`2026-01-${day}T00:00:00Z`);
   const ids = await writeEntries(redis, 0, [
     { accountId: "acc", amount: 100, atMs: at("02"), reference: "o-1" },

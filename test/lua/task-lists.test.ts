@@ -5,50 +5,34 @@ import { listTasks, type TaskPage, type TaskQuery } from "../../src/operations/t
 import type { TaskView } from "../../src/operations/tasks/task-view.ts";
 import { CURSOR_CHARS_MAX, cursorOf } from "../../src/records/cursors.ts";
 import { dueFrom } from "../../src/records/due-times.ts";
-import { accountNames, type KeyRef, META, requestName } from "../../src/records/names.ts";
+import { accountNames, type KeyRef, requestName } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
-import {
-  createStage,
-  ENDPOINT,
-  openConnection,
-  type Stage,
-  type TestConnection,
-  times,
-} from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, ENDPOINT, type Stage, type TestConnection, times } from "../support/store.ts";
 
 // Lists of tasks look at lists of a whole partition, so the store is a test's own.
 
-let server: TestRedis;
+let server: OwnStore;
 let redis: Redis;
 let nodes: RedisNodes;
 let connection: TestConnection;
 let stage: Stage;
 let key: KeyRef;
 beforeAll(async () => {
-  server = await givenRedis();
+  server = await openOwnStore();
+  connection = server.connection;
   redis = server.client;
   nodes = oneNode(redis);
-  await empty();
-  connection = await openConnection(server.url);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
+afterAll(() => server?.stop());
 beforeEach(async () => {
-  await empty();
+  await server.empty();
   stage = createStage(connection, { partition: 0, clock: "redis" });
   key = await stage.givenKey({ accountId: "acc", credits: 1000 });
 });
-
-async function empty(): Promise<void> {
-  await redis.flushall();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
-}
 
 /** All pages of a list. */
 async function listed(query: Partial<TaskQuery> = {}, accountId = "acc"): Promise<TaskView[]> {
@@ -128,7 +112,7 @@ test("they are filtered by status, endpoint and time", async () => {
 
 // Guarantee: a task is listed as long as its charge is in the ledger; its refund may be any number of pages before it.
 test("what Redis has forgotten is judged by the ledger", async () => {
-  await empty();
+  await server.empty();
   const charge = (at: number): GivenEntry => ({
     ...{ accountId: "old", amount: -10, atMs: at, keyId: "key", endpoint: ENDPOINT },
     ...{ taskId: `task_${at}`, requestId: `req_${at}` },
@@ -192,7 +176,7 @@ test("a task of a day is listed as refunded, also if that was later and Redis ha
 });
 
 test("in a list of long ago, a refund is found in the day after it, and one by an operator always", async () => {
-  await empty();
+  await server.empty();
   const [startMs, DAY_MS] = [Date.UTC(2026, 0, 1), 86_400_000];
   const charge = (name: string, atMs: number): GivenEntry => ({
     ...{ accountId: "old", amount: -10, atMs, keyId: "key", endpoint: ENDPOINT },
@@ -224,7 +208,7 @@ test("in a list of long ago, a refund is found in the day after it, and one by a
 
 // Guarantee: a list of tasks is read to its end, however many refunds come before their charges.
 test("a cursor with as many refunds as it carries is one that the API takes", async () => {
-  await empty();
+  await server.empty();
   const charge = (at: number): GivenEntry => ({
     ...{ accountId: "old", amount: -10, atMs: at, keyId: "key", endpoint: ENDPOINT },
     ...{ taskId: `task_${at}`, requestId: `req_${at}` },

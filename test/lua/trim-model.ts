@@ -13,7 +13,7 @@ import {
   readLedger,
   transactionOf,
 } from "../../src/records/ledger-entries.ts";
-import { accountNames, type KeyRef, META, partitionNames } from "../../src/records/names.ts";
+import { accountNames, type KeyRef, partitionNames } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
@@ -22,6 +22,7 @@ import { refund } from "../../src/scripts/refund.ts";
 import { reverse } from "../../src/scripts/reverse.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { type TrimCall, trim } from "../../src/scripts/trim.ts";
+import { emptyStore } from "../support/own-store.ts";
 import { createStage, RETENTION_MS, type TestConnection } from "../support/store.ts";
 
 const SECOND_MS = 1000;
@@ -152,8 +153,7 @@ interface World {
 /** Plays steps on an empty Redis, and compares after each what the store has with what it should have. @throws at a difference */
 export async function playTrims(connection: TestConnection, all: readonly Step[]): Promise<void> {
   const { redis } = connection;
-  await redis.flushdb();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  await emptyStore(redis);
   const stage = createStage(connection, { partition: 0 });
   const keys: KeyRef[] = [];
   for (let at = 0; at < 3; at++) keys.push(await stage.givenKey({ accountId: `acc${at}`, credits: 0 }));
@@ -427,8 +427,7 @@ function checkpointAfter({ entries, left, forgotten }: World, { accountId }: Key
 /** Ledgers that must not be trimmed: another one than was archived, and one that does not add up. @throws at a difference */
 export async function playRefusals(connection: TestConnection): Promise<void> {
   const { redis } = connection;
-  await redis.flushdb();
-  await redis.hset(META, { partitions: 1, id: "store", layout: "1" });
+  await emptyStore(redis);
   const stage = createStage(connection, { partition: 0 });
   const key = await stage.givenKey({ accountId: "acc", credits: 0 });
   for (let at = 0; at < 3; at++) await stage.recharge(key, 100, `order ${at}`);

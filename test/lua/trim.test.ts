@@ -1,29 +1,21 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { openConnection, type TestConnection } from "../support/store.ts";
 import { plant, TRIM_MUTANTS } from "./mutants.ts";
 import { manySlices, playRefusals, playTrims, steps } from "./trim-model.ts";
 
 // Trimming a partition concerns all its accounts, so these tests have a store of their own.
 
-let dir: string;
-let server: RunningRedis;
+let server: OwnStore;
 let connection: TestConnection;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "tollgate-trim-"));
-  server = await startRedis({ dir, persistent: false });
-  connection = await openConnection(server.url);
+  server = await openOwnStore();
+  connection = server.connection;
 });
-afterAll(async () => {
-  await connection?.close();
-  await server?.stop();
-  await rm(dir, { recursive: true, force: true });
-});
+afterAll(() => server?.stop());
 
 test("whatever leaves, balances, the ten transactions and the proof of the ledger stay as they were", {
   timeout: 300_000,

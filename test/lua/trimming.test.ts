@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type TrimOptions, trimLedger } from "../../src/archive/trimming.ts";
 import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
@@ -17,40 +14,30 @@ import { pageTransactions } from "../../src/operations/credits/transactions.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { type Checkpoint, checkpointOf, readCut } from "../../src/records/checkpoints.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
-import { accountNames, type KeyRef, META, partitionNames, requestName } from "../../src/records/names.ts";
+import { accountNames, type KeyRef, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfAll } from "../../src/redis/partition-reads.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 import { checkpointText } from "../support/checkpoint-text.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 
 // Trimming a partition concerns all its accounts, so these tests have a store of their own, with one partition.
 
-let dir: string;
-let server: RunningRedis;
+let server: OwnStore;
 let connection: TestConnection;
 let nodes: RedisNodes;
 beforeAll(async () => {
-  dir = await mkdtemp(join(tmpdir(), "tollgate-trimming-"));
-  server = await startRedis({ dir, persistent: false });
-  connection = await openConnection(server.url);
+  server = await openOwnStore();
+  connection = server.connection;
   nodes = oneNode(connection.redis);
 });
-const makeEmpty = async (): Promise<void> => {
-  await connection.redis.flushall();
-  await connection.redis.hset(META, { partitions: 1, id: "store", layout: "1" });
-};
-beforeEach(makeEmpty);
-afterAll(async () => {
-  await connection?.close();
-  await server?.stop();
-  await rm(dir, { recursive: true, force: true });
-});
+beforeEach(() => server.empty());
+afterAll(() => server?.stop());
 
 const { ledger, trimmed } = partitionNames(0);
 const entriesNow = (): Promise<LedgerEntry[]> => readLedger(connection.redis, 0, LEDGER_START);
@@ -403,7 +390,7 @@ test("charges that have left are refunded once, in whichever reading their reque
 test("refunds may leave at any point of several readings, without a false alarm", async () => {
   const refund = { type: "recharge", reason: "refund", key_id: "k", task_id: "t" };
   for (let at = 1, isOver = false; !isOver; at++) {
-    await makeEmpty();
+    await server.empty();
     const given = await givenLedger();
     const { stage, key } = given;
     const second = stage.request(key);

@@ -7,42 +7,37 @@ import { changeKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { accountNames, keyNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { createStage, openConnection, type TestConnection, times } from "../support/store.ts";
-import { givenRedis, type TestRedis } from "../support/store-stage.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, type TestConnection, times } from "../support/store.ts";
 
 // Guarantee: `ledger verify` names what is wrong with an index by which operators find accounts, keys and references.
 
 const ANN = cliActor("test");
 const ID = "acme-7";
-const META_FIELDS = { partitions: 2, id: "store", layout: "1" };
+const PARTITIONS = 2;
 
-let server: TestRedis;
+let server: OwnStore;
 let nodes: RedisNodes;
 let connection: TestConnection;
 beforeAll(async () => {
-  server = await givenRedis();
-  await server.client.hset(META, META_FIELDS);
-  connection = await openConnection(server.url);
+  server = await openOwnStore(PARTITIONS);
+  connection = server.connection;
   nodes = oneNode(server.client);
 });
-afterAll(async () => {
-  await connection.close();
-  await server.stop();
-});
+afterAll(() => server?.stop());
 
-const partition = partitionOf(ID, META_FIELDS.partitions);
+const partition = partitionOf(ID, PARTITIONS);
 const of = partitionNames(partition);
 const { account, references } = accountNames(partition, ID);
 let keyId: string;
 
 /** An account that every index has, with a key that was admitted. */
 beforeEach(async () => {
-  await server.client.flushall();
-  await server.client.hset(META, META_FIELDS);
+  await server.empty();
   const metadata = { crm: "C-17 Köln", seats: 3, trial: false, note: { deep: "er" }, "a b": "c" };
   await createAccount(nodes, { accountId: ID, label: "Acme Films", metadata }, ANN);
   await patchAccount(nodes, ID, { status: "suspended" }, ANN);

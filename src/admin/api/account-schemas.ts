@@ -119,7 +119,6 @@ export const Key = t.titled("Key", {
   key: t.optional(t.words("The key itself. Only in the answer that makes it: it is stored as a SHA-256.")),
 });
 
-/** Fields of a body that makes or changes a key. */
 const keyFields = <Label extends TSchema>(label: Label) => ({
   tier: t.optional(t.bounded(64)),
   label: t.optional(label),
@@ -150,7 +149,6 @@ export const KeyRefusal = t.titled("KeyRefusal", {
   client_request_id: t.textOrNull("The id that the client sent and got back, if it sent one."),
 });
 
-/** The time for which an old key, or an old secret, goes on. */
 export const overlapOf = (description: string) =>
   t.object({ overlap: t.optional(Type.String({ pattern: OVERLAP.source, default: "24h", description })) });
 

@@ -17,18 +17,13 @@ export interface Grantee {
   accounts: readonly string[] | undefined;
   /** Unix ms; undefined: for good. */
   expiresAtMs: number | undefined;
-  /** How audit and ledger name them. */
   by: string;
 }
 
 /** Set by the console, to tell its use of `ADMIN_TOKEN` from a backend's. */
 const CLIENT_HEADER = "x-tollgate-client";
 
-/**
- * Who a request is from. Wrong tokens are counted per address and in total (access.ts).
- * @param findToken a token's record; undefined for an unknown one
- * @throws Problem for a request of another site, and without a token that is good
- */
+/** Who a request is from. @throws Problem for a request of another site, and without a token that is good */
 export async function authorize(
   req: IncomingMessage,
   access: Access,

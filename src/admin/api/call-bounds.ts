@@ -2,15 +2,13 @@ import { dropOldest } from "../../domain/bounded.ts";
 import { FairGate } from "../../domain/fair-gate.ts";
 import { Problem } from "./problems.ts";
 
-/** Calls that are worked on at a time, and those that wait: customers' requests share the process. */
 const RUNNING_MAX = 8;
 const WAITING_MAX = 32;
 
-/** Bounds the work under way. Tokens take turns. @throws Problem `overloaded` beyond the bound */
+/** @throws Problem `overloaded` for more calls than may run and wait */
 export function createCallLimit() {
   const gate = new FairGate({ inFlightMax: RUNNING_MAX, waitingMax: WAITING_MAX });
   return {
-    /** @param owner whose call it is: those of one token are one owner's */
     run: <T>(owner: string, work: () => Promise<T>): Promise<T> => gate.run(owner, work, overloaded),
   };
 }
@@ -25,7 +23,6 @@ const FAMILIES_MAX = 10_000;
 /** Added to the body of each write, for its audit record. */
 const RECORD_BYTES = 512;
 
-/** For all tokens of one family together, at one gateway. */
 interface WriteBounds {
   writesPerMinute: number;
   bytesPerDay: number;
@@ -58,11 +55,7 @@ export function createWriteBudget(bounds: () => WriteBounds, nowMs: () => number
   }
 
   return {
-    /**
-     * Counts a write.
-     * @param root the first token of the family; undefined for ADMIN_TOKEN, which has no bounds
-     * @throws Problem `too_many_writes`
-     */
+    /** Counts a write. @param root the first token of the family; undefined: ADMIN_TOKEN, unbounded @throws Problem `too_many_writes` */
     take(root: string | undefined, kind: WriteKind, bodyBytes: number): void {
       if (root === undefined) return;
       const { minute, day } = usedBy(`${kind} ${root}`);

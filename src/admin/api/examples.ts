@@ -2,7 +2,6 @@ import { byLimit, CAPS, TIER_LIMITS } from "../../domain/limits.ts";
 
 const [FIRST, SECOND] = TIER_LIMITS;
 
-/** Bodies of requests, by `operationId`. */
 export const BODY_EXAMPLES: Readonly<Record<string, object>> = {
   createAccount: {
     account_id: "acme",

@@ -5,14 +5,11 @@ import { isMomentMs } from "../../domain/moments.ts";
 import { ACCOUNT_ID, capitalized } from "../../domain/operator-texts.ts";
 import { CURSOR_CHARS_MAX } from "../../records/cursors.ts";
 
-// Schemas of fields. The description of the API makes its examples of theirs.
-
 // typebox's own lets a leap second through, which Unix time does not have.
 Format.Set("date-time", (text) => Format.IsDateTime(text) && isMomentMs(Date.parse(text)));
 
 const closed = { additionalProperties: false } as const;
 
-/** An object that has these fields and no others. */
 export const object = <Fields extends TProperties>(fields: Fields, options: TObjectOptions = {}) =>
   Type.Object(fields, { ...closed, ...options });
 export const titled = <Fields extends TProperties>(title: string, fields: Fields) =>
@@ -53,7 +50,6 @@ export const list = <Item extends TSchema>(item: Item, description?: string, exa
 export const open = <Value>(values: object | true, description: string, example?: Value) =>
   Type.Unsafe<Value>({ type: "object", additionalProperties: values, ...said(description, example) });
 
-/** A text of 1 to `most` characters. */
 export const bounded = (most: number, description?: string, example?: string) =>
   Type.String({ minLength: 1, maxLength: most, ...said(description, example) });
 export const upTo = (most: number, description: string, example?: string) =>
@@ -89,7 +85,6 @@ const inWords = (of: string, none: string): string =>
 export const OF_KEY = inWords("", "that of the tier");
 export const OF_ACCOUNT = inWords("over all keys of the account: ", "no limit");
 
-/** Limits of an account or a key. */
 export const limits = (of: string) =>
   described(
     of,
@@ -106,7 +101,6 @@ export const newCaps = byLimit(CAPS, ({ name }) => optional(caps[name]));
 /** Limits in the body of a call, which may leave any of them out. */
 export const newLimits = (of: string) => Type.Partial(limits(of), { ...closed, description: of });
 
-/** A list in pages, and what it tells beside its rows. */
 export const pageOf = <Item extends TSchema, More extends TProperties = Record<never, never>>(
   item: Item,
   more?: More,
@@ -125,7 +119,6 @@ export const unread = optional(
   }),
 );
 
-/** How far back a list reaches. */
 export const reaches = {
   reaches_back_to: optional(
     timedOrNull(
@@ -135,7 +128,6 @@ export const reaches = {
 };
 
 export const LIMIT_DEFAULT = 20;
-/** The parameters of a list in pages. */
 export const paging = {
   cursor: filter(CURSOR_CHARS_MAX, "`next_cursor` of the page before."),
   limit: optional(
@@ -148,7 +140,6 @@ export const paging = {
   ),
 };
 
-/** Query names of lists that begin and end at a time. */
 export const period = {
   from: optional(words("A day or a time, itself included.", "2026-10-01")),
   to: optional(words("A day, itself included, or a time, itself not included.", "2026-10-31")),

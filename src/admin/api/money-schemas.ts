@@ -4,8 +4,6 @@ import { CURRENCY } from "../../domain/operator-texts.ts";
 import { ENTRY_KINDS, GRANT_KINDS } from "../../records/ledger-entries.ts";
 import * as t from "./field-schemas.ts";
 
-// Credits, statements and prices of the API.
-
 const reason = t.bounded(
   200,
   "Why; 1 to 200 printable characters on one line. Customers see the reason of an adjustment.",

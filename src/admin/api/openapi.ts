@@ -18,10 +18,7 @@ const SCHEMAS = Object.fromEntries(
 ) as Record<string, TSchema>;
 const NAMES = new Set(Object.keys(SCHEMAS));
 
-/**
- * The description of the management API as an OpenAPI 3.1 document, made from what validates and answers.
- * It is `docs/management.openapi.json`, and the API serves it.
- */
+/** `docs/management.openapi.json`, which the API serves, too. */
 export function adminOpenApi(routes: readonly Route[]): object {
   const operations = routes.map((route) => ({ ...route, operation: operationOf(route) }));
   const responses = Object.fromEntries(
@@ -45,7 +42,6 @@ export function adminOpenApi(routes: readonly Route[]): object {
   });
 }
 
-/** The schemas that have a name and are referred to, by the paths or by one another. */
 function schemasIn(document: object): object {
   const used: Record<string, object> = {};
   let text = JSON.stringify(document);

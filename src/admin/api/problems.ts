@@ -6,10 +6,8 @@ import { withoutSecrets } from "../refusal-log.ts";
 /** Not imported: decision 0040. */
 const { STATUS_CODES } = process.getBuiltinModule("node:http");
 
-/** The reason phrase of a status. */
 export const titleOf = (status: number): string | undefined => STATUS_CODES[status];
 
-/** When each refusal is answered, by status and `code`. */
 const REFUSALS = {
   400: {
     invalid: "A parameter, header or body breaks a rule, or several of them do; `errors` names each.",
@@ -90,7 +88,6 @@ const REFUSALS = {
 type Refusals = typeof REFUSALS;
 export type ProblemCode = { [Status in keyof Refusals]: keyof Refusals[Status] }[keyof Refusals];
 
-/** All refusals by `code`. */
 export const PROBLEMS = Object.fromEntries(
   Object.entries(REFUSALS).flatMap(([status, codes]) =>
     Object.entries(codes).map(([code, when]) => [code, { status: Number(status), when }]),
@@ -147,10 +144,7 @@ export class Problem extends Error {
   }
 }
 
-/**
- * Puts anything that was thrown into a problem; undefined for a fault of our own.
- * @param method of the call: the parameters of a GET are in its query, all others in the body
- */
+/** Undefined for a fault of our own. @param method the parameters of a GET are in its query, all others in the body */
 export function problemOf(error: unknown, method: string | undefined): Problem | undefined {
   if (error instanceof Problem) return error;
   if (error instanceof OperatorError) {
@@ -172,7 +166,7 @@ function placeOf(path: string, method: string | undefined): string {
 
 const RETRY = { "Retry-After": "5" };
 
-/** The body of a refusal. RFC 9457. */
+/** RFC 9457. */
 export function problemBody({ code, detail, errors }: Problem, requestId: string): object {
   const { status } = PROBLEMS[code];
   return {

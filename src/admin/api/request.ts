@@ -19,11 +19,7 @@ const QUERY_CHARS_MAX = 10_000;
 const PARAMETERS_MAX = 50;
 const JSON_TYPE = /^application\/json *(;|$)/i;
 
-/**
- * Reads the query of a call. Whole numbers become numbers; `metadata.plan=pro` becomes `{metadata: {plan: "pro"}}`.
- * @param query as it came, without its `?`
- * @throws Problem that names each parameter that breaks a rule
- */
+/** Whole numbers become numbers; `metadata.plan=pro` becomes `{metadata: {plan: "pro"}}`. @throws Problem that names each wrong parameter */
 export function readQuery<Schema extends TObject>(schema: Schema, query: string): Static<Schema> {
   const values: Record<string, unknown> = {};
   const unknown = new Set<string>();
@@ -88,7 +84,6 @@ function splitName(name: string): [name: string, member: string | undefined] {
   return dot === -1 ? [name, undefined] : [name.slice(0, dot), name.slice(dot + 1)];
 }
 
-/** @throws Problem for more than any call has, before it is looked at */
 function parametersOf(query: string): URLSearchParams {
   if (query.length > QUERY_CHARS_MAX) {
     throw invalid([{ path: "?", message: `the query must not exceed ${QUERY_CHARS_MAX} characters` }]);
@@ -106,10 +101,7 @@ function unknownQuery(name: string, known: readonly string[]): FieldProblem {
   return { path: `?${shown(name)}`, message: `${shown(name)} is not a known parameter${hint}` };
 }
 
-/**
- * Reads the JSON body of a call. An empty one counts as `{}`.
- * @throws Problem for a wrong media type, more than 64 KiB, what is no JSON object, and fields that break a rule
- */
+/** At most 64 KiB of JSON; an empty body counts as `{}`. @throws Problem */
 export async function readJsonBody<Schema extends TObject>(
   schema: Schema,
   req: IncomingMessage,
@@ -157,10 +149,7 @@ function invalid(problems: readonly FieldProblem[], schema?: TObject): Problem {
 
 const DAY_MS = 86_400_000;
 
-/**
- * When a list begins and ends, Unix ms; of a day `to` it is the end.
- * @throws Problem for what is neither a day nor a time, and for an end before the beginning
- */
+/** Unix ms; of a day `to` it is the end. @throws Problem for neither a day nor a time, and for an end before the beginning */
 export function periodOf({ from, to }: { from?: string; to?: string }) {
   const fromMs = momentOf("from", from, "start");
   const toMs = momentOf("to", to, "end");
@@ -187,20 +176,12 @@ const TAGS_MAX = 20;
 /** Entity tags with commas, RFC 9110 section 5.6.1: empty elements are legal. */
 const LIST = /^(?:[\s,]*(?:W\/)?"[^"]*"\s*(?=,|$))+[\s,]*$/;
 const TAG = /(?:W\/)?"[^"]*"/g;
-/**
- * One of ours, also as a proxy that compresses sends it on: weak, or with the name of the coding. A revision names all of an object, so
- * it is as good as a strong one.
- */
+/** Also as a proxy that compresses sends it on: weak, or with the coding's name. A revision names the whole object, so weak is as good. */
 const OWN_TAG = /^(?:W\/)?"(\d{1,15})(?:[-;:]{1,2}(?:gzip|br|deflate|zstd|df))?"$/;
 
-/** The entity tag of a stored revision. */
 export const etagOf = (revision: number): string => `"${revision}"`;
 
-/**
- * The revisions that an `If-Match` header asks for, of which an object must have one; undefined without one and for `*`. RFC 9110
- * section 13.1.1.
- * @throws Problem for what is no list of entity tags
- */
+/** One of these revisions the object must have; undefined: any. RFC 9110 section 13.1.1. @throws Problem for what is no list of entity tags */
 export function revisionsOf(ifMatch: string | undefined): number[] | undefined {
   if (ifMatch === undefined || ifMatch.trim() === "*") return undefined;
   const tags = LIST.test(ifMatch) ? (ifMatch.match(TAG) ?? []) : [];

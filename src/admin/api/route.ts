@@ -26,7 +26,6 @@ export interface ApiCall<Query = unknown, Body = unknown> {
   params: Readonly<Record<string, string>>;
   query: Query;
   body: Body;
-  /** Undefined without one. */
   idempotencyKey: string | undefined;
   /** The revisions that `If-Match` asks for: the object must have one of them. */
   ifRevisions: readonly number[] | undefined;
@@ -38,7 +37,6 @@ export interface Answer {
   status: 200 | 201;
   body: object;
   revision?: number;
-  /** Undefined where no replica is asked. */
   confirmed?: boolean | undefined;
   /** For `Accept: text/csv`. `next`: the cursor of the next page. */
   csv?: { text: string; next?: string | undefined };
@@ -56,7 +54,6 @@ interface DescribedAnswer {
   csv?: boolean;
 }
 
-/** A path and method of the API: what it takes, what it answers, who may call it, and what it does. */
 export interface Route {
   method: Method;
   /** With `{account}`, `{key}` and the like for what is named. */
@@ -68,17 +65,13 @@ export interface Route {
   summary: string;
   description: string;
   query: TObject;
-  /** Undefined where it takes none: then only an empty one is accepted, or `{}`. */
   body: TObject | undefined;
-  /** Takes `Idempotency-Key`, and refuses a call without one. */
   needsIdempotencyKey: boolean;
   takesIfMatch: boolean;
-  /** A POST that changes nothing. */
   onlyReads: boolean;
   /** True for a call that only revokes, suspends or closes: a token may do that beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
-  /** Further statuses that it may answer, beside those of all routes. */
   refusals: readonly (404 | 409 | 412)[];
   run(call: ApiCall, services: Services): Promise<Answer>;
 }
@@ -91,7 +84,6 @@ export interface Operation<Result> extends Route {
 
 const NO_QUERY = object({});
 
-/** The tag of what a scope is about. */
 const TAG_OF: Readonly<Record<string, Tag>> = {
   accounts: "Accounts",
   keys: "Keys",

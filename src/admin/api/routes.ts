@@ -19,7 +19,6 @@ import { usageRoutes } from "./routes/usage.ts";
 import { viewRoutes } from "./routes/views.ts";
 import { webhookRoutes } from "./routes/webhooks.ts";
 
-/** Reads the description of all routes, itself among them. */
 const openApiRoute = route("GET /openapi.json", {
   tag: "Configuration",
   scope: "any",
@@ -39,7 +38,6 @@ const openApiRoute = route("GET /openapi.json", {
 });
 let document: object | undefined;
 
-/** All paths of the management API, in the order of its description. */
 export const ROUTES: readonly Route[] = [
   ...accountRoutes,
   ...keyRoutes,

@@ -39,7 +39,6 @@ type Counted = (route: string, status: number) => void;
 
 export type AdminApi = ReturnType<typeof createAdminApi>;
 
-/** The management API on the admin port. See docs/management.md. */
 export function createAdminApi(options: {
   access: Access;
   services: Services;
@@ -180,7 +179,6 @@ const headerOf = (req: IncomingMessage, name: string): string | undefined => {
   return Array.isArray(value) ? value.join(", ") : value;
 };
 
-/** Finds a route by method and path. @throws Problem for what there is not */
 function createFinder(routes: readonly Route[]) {
   const known = routes.map((route) => ({ route, parts: route.path.split("/").slice(1) }));
 
@@ -199,7 +197,6 @@ function createFinder(routes: readonly Route[]) {
   };
 }
 
-/** The named parts of a path; undefined if it is another path. */
 function match(pattern: readonly string[], parts: readonly (string | undefined)[]) {
   if (pattern.length !== parts.length) return undefined;
   const params: Record<string, string> = {};
@@ -213,7 +210,6 @@ function match(pattern: readonly string[], parts: readonly (string | undefined)[
   return params;
 }
 
-/** A part of a path; undefined if it is no text. */
 function decoded(part: string): string | undefined {
   try {
     return decodeURIComponent(part);

@@ -39,7 +39,6 @@ export interface Services extends OperationSettings {
   bounds(): Config["admin"]["bounds"];
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;
-  /** Samples of this gateway's figures. */
   live: Pick<ReturnType<typeof createLive>, "view" | "latest" | "health">;
   /** The last checks of all that this gateway needs, at most a minute old. */
   health(): Promise<HealthReport>;
@@ -49,10 +48,7 @@ export interface Services extends OperationSettings {
   ledgerReport(): Promise<LedgerReport | undefined>;
 }
 
-/**
- * Shares the result of costly work: calls of one owner with the same argument while it runs, or shortly after, get the same result.
- * @param keptMs how long a result is answered again
- */
+/** Calls of one owner with the same argument share one result, while the work runs and for `keptMs`. */
 export function shared<Owner extends object, Argument, Result>(
   keptMs: number,
   work: (owner: Owner, argument: Argument) => Promise<Result>,

@@ -23,14 +23,11 @@ import {
 
 // Objects as the API shows them: snake_case, times as ISO 8601 UTC, null for what is not there.
 
-/** @param atMs Unix ms */
 export const isoTime = (atMs: number): string => new Date(atMs).toISOString();
 
-/** @param atMs Unix ms; undefined for a time that is not known */
 export const isoTimeOrNull = (atMs: number | undefined): string | null =>
   atMs === undefined || Number.isNaN(atMs) ? null : isoTime(atMs);
 
-/** How far back a list reaches, where that is not to the first one. */
 export const reachShown = (reachesBackToMs: number | undefined) =>
   reachesBackToMs === undefined ? {} : { reaches_back_to: isoTimeOrNull(reachesBackToMs) };
 
@@ -139,7 +136,6 @@ export function seenShown(data: string) {
   };
 }
 
-/** @param secret the token itself, in the answer that makes it */
 export const tokenShown = (record: TokenRecord, secret?: string) => ({
   token_id: record.tokenId,
   label: record.label,
@@ -187,7 +183,6 @@ export const refusalShown = ({ atMs, keyId, outcome, count }: HourlyRefusals) =>
   count,
 });
 
-/** @param secret in the answer that makes it */
 export const webhookShown = (endpoint: Endpoint, secret?: string) => ({
   id: endpoint.endpointId,
   account_id: endpoint.accountId,

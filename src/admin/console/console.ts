@@ -34,7 +34,6 @@ export function createConsole({
   }
 
   return {
-    /** True for the paths that are the console's. */
     owns: (path: string): boolean => path === CONSOLE_PATH || path.startsWith(`${CONSOLE_PATH}/`),
     async serve(req: IncomingMessage, res: ServerResponse): Promise<void> {
       const page = await pageOf(req);

@@ -11,7 +11,6 @@ import { WEBHOOK_EVENTS } from "../../domain/webhook-events.ts";
 import type { Reply } from "../reply.ts";
 
 const PAGE = join(import.meta.dirname, "page");
-/** A package's files lie beside the one that it names as its main. */
 const folderOf = (name: string): string => fileURLToPath(new URL(".", import.meta.resolve(name)));
 const UPLOT = folderOf("uplot");
 
@@ -23,7 +22,6 @@ const read = (file: string) => (): Promise<string> => readFile(file, "utf8");
 const RUNBOOKS = join(import.meta.dirname, "../../../docs/operations");
 const MARKDOWN = "text/markdown; charset=utf-8";
 
-/** The only files that are served, by the path below /console/. */
 const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string }>> = {
   ...Object.fromEntries(
     (existsSync(RUNBOOKS) ? readdirSync(RUNBOOKS) : []).map((name) => [
@@ -70,7 +68,6 @@ const LIBRARIES: Readonly<Record<string, () => Promise<string>>> = {
   },
 };
 
-/** `limits.js` of the page: what it says of limits. */
 function limits(): string {
   const lists = Object.entries({ TIER_LIMITS, CAPS }).map(([list, all]) => {
     const shown = all.map(({ name, unit, short, title, used, refusal }) => ({
@@ -81,7 +78,6 @@ function limits(): string {
   return lists.join("");
 }
 
-/** Modules of the page that are made from declarations of the gateway. */
 const MADE: Readonly<Record<string, () => string>> = {
   "limits.js": limits,
   "webhook-events.js": () => `const WEBHOOK_EVENTS = ${JSON.stringify(WEBHOOK_EVENTS)};\n`,
@@ -93,10 +89,7 @@ const LINK = /^(?:import|export) (?:\{[^}]*\}|htm)(?: from "(\..+)")?;\n/gm;
 /** Comments over declarations and fields, which only readers of the source need. */
 const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
 
-/**
- * All modules of the page as one script, each behind those that it imports: a browser asks once, and not for one after the other. They share
- * a scope, so no two of them declare a name twice. Read for each answer, so that a reload shows a change.
- */
+/** All modules as one script, each behind those that it imports: a browser asks once. They share a scope, so no name may occur twice. */
 async function script(): Promise<string> {
   const seen = new Set<string>();
   async function from(file: string): Promise<string> {
@@ -119,14 +112,10 @@ async function script(): Promise<string> {
   return from(join(PAGE, "main.js"));
 }
 
-/** Of what stands in the page itself, as a policy names it. */
 const sourcesOf = (text: string, element: RegExp): string =>
   Array.from(text.matchAll(element), ([, own = ""]) => ` 'sha256-${hash("sha256", own, "base64")}'`).join("");
 
-/**
- * The page loads nothing but its own files and runs nothing but its own script, is shown in no frame, and its script cannot turn text into
- * markup.
- */
+/** The page loads only its own files, runs only its own script, is in no frame, and its script cannot turn text into markup. */
 const policyOf = (text: string): string =>
   [
     "default-src 'none'",
@@ -169,7 +158,6 @@ async function textOf(path: string): Promise<string> {
 
 const CODERS = { br: promisify(brotliCompress), gzip: promisify(gzip) } as const;
 const CODED_MAX = 32;
-/** By coding and content. */
 const coded = new Map<string, Promise<Buffer>>();
 
 function compressed(coding: keyof typeof CODERS, text: string): Promise<Buffer> {
@@ -184,18 +172,12 @@ function compressed(coding: keyof typeof CODERS, text: string): Promise<Buffer> 
 }
 
 interface Asked {
-  /** The query of the request, without its question mark. */
   version?: string | undefined;
-  /** `Accept-Encoding`. */
   accepted?: string | undefined;
-  /** `If-None-Match`. */
   known?: string | undefined;
 }
 
-/**
- * One of the console's files; undefined for any other path. It is compressed if `Accept-Encoding` takes that. A browser keeps the page and
- * asks whether it is still the same; the others it may keep for ever under the address that the page has for them.
- */
+/** Undefined for any other path. The page is asked for again each time; others are kept for ever under the address that the page has for them. */
 export async function pageFile(
   path: string,
   { version, accepted = "", known }: Asked = {},

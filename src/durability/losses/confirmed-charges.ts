@@ -18,13 +18,9 @@ export interface SentCharge {
   call: BindCall;
 }
 
-/**
- * Confirmed charges of the last seconds, to be sent again if the store loses them. @param put resolves once the charge is on
- * disk @param max about 1 KB each
- */
+/** Charges of the last seconds, to be sent again if the store loses them. @param put resolves once it is on disk @param max about 1 KB each */
 export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>, max: number) {
   const places: Place[] = [];
-  /** The place of the next charge: the oldest one's once there are as many as may be. */
   let next = 0;
   /** Of the last charge; the store's clock may have been put back. */
   let latestMs = 0;

@@ -63,7 +63,6 @@ function keepLaterTerm(terms: Terms, storeId: string, name: string, term: Term):
   return true;
 }
 
-/** True for a known store, the first one, or an accepted one. */
 const isMeant = ({ id, acceptedAt }: FoundStore, known: ReadonlyMap<string, unknown>): boolean =>
   known.size === 0 || (id !== undefined && (acceptedAt > 0 || known.has(id)));
 
@@ -122,10 +121,7 @@ function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Ter
   return store;
 }
 
-/**
- * Last confirmed entries in a file of this process beside the journal; merges the files of ended processes. @param folder
- * undefined: in memory only
- */
+/** One file per process beside the journal; merges those of ended processes. @param folder undefined: in memory only */
 export function openLastConfirmed(folder: string | undefined, log: Logger) {
   const found = folder === undefined ? undefined : readFolder(folder, log);
   const stores = found?.stores ?? new Map<string, LastConfirmed>();

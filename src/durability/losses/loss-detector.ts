@@ -18,11 +18,10 @@ import { type RecentEntries, readRecentEntries } from "./recent-entries.ts";
 
 const NAMED_MAX = 100;
 
-/** How a store may lose writes, and so what is a reason not to use it. */
 export interface LossPolicy {
   /**
-   * True with replicas: a failover may lose the last writes. Missing charges are sent again before the primary is judged, and what
-   * replicas never had is no loss. False for one server: it is an older copy, and gets nothing until an operator accepts it.
+   * True with replicas: missing charges are sent again before the primary is judged, and what replicas never had is no loss. A single server is
+   * an older copy, and gets nothing until an operator accepts it.
    */
   survivesFailover: boolean;
   /** How long other gateways have to send missing charges again. */
@@ -42,7 +41,7 @@ interface LossOptions {
 
 export type LossDetector = ReturnType<typeof createLossDetector>;
 
-/** Detects lost writes of a store before a primary is used, and while it is used. Decisions 0031 and 0047. */
+/** Detects lost writes of a store before a primary is used, and while it is used. Decisions 0031 and 0043. */
 export function createLossDetector(options: LossOptions) {
   const { lastConfirmed, log } = options;
   const { survivesFailover, othersWithinMs, chargesMax } = options.policy;
@@ -76,11 +75,7 @@ export function createLossDetector(options: LossOptions) {
     missingCharges: charges.missingOn,
     sendAgain: charges.sendAgain,
     forgetSentAgain: charges.forgetSentAgain,
-    /**
-     * Part of each probe.
-     * @param replay sends missing charges again; called where a failover may have lost them
-     * @throws Error while something is missing that nobody has accepted
-     */
+    /** @param replay sends missing charges again, after a failover @throws Error while something is missing that nobody has accepted */
     async requireComplete(view: PrimaryView, storeId: string, replay: () => Promise<void>): Promise<void> {
       const { acceptedAt: accepted, loss } = await reports.read(view);
       let reported = loss;
@@ -108,7 +103,6 @@ export function createLossDetector(options: LossOptions) {
       await reports.write(view, report);
       reports.refuse(view, report);
     },
-    /** @returns false if `requireComplete` has to judge the store */
     readNewEntries: reader.readNewEntries,
     close: lastConfirmed.save,
   };
@@ -153,7 +147,6 @@ function reportOf(
   };
 }
 
-/** Since when entries of a primary are missing, by the first such ledger. */
 function createMissingSince() {
   const sinceMs = new Map<string, number>();
   return {

@@ -13,7 +13,6 @@ export interface ListedEntry extends ConfirmedEntry {
   atMs: number;
 }
 
-/** Missing entries for an operator, as far as gateways know. */
 export interface MissingList {
   entries: ListedEntry[];
   knownUntilMs: number;
@@ -63,7 +62,6 @@ function* pagesOf<T>(all: readonly T[]): Generator<T[]> {
   for (let at = 0; at < all.length; at += READ_BATCH) yield all.slice(at, at + READ_BATCH);
 }
 
-/** The latest missing entry with an unlisted predecessor. */
 async function unknownBefore(
   redis: Redis,
   ledger: string,

@@ -22,7 +22,6 @@ interface Position {
 
 type View = Pick<PrimaryView, "redis" | "has" | "confirmed">;
 
-/** Reads new ledger entries of any writer since the last read. */
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
   const read = createReads(lastConfirmed, recent);
   const watch = createWriteWatch({ fresh: true });
@@ -160,7 +159,6 @@ async function compareWithLedgers(
   });
 }
 
-/** New entries of a ledger, oldest first; undefined if the last known one is missing. */
 function newEntriesIn(
   answer: readonly StreamEntry[],
   after: string | undefined,

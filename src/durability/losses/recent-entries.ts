@@ -28,10 +28,7 @@ interface Line extends Omit<LedgerPage, "storeId"> {
   store: string;
 }
 
-/**
- * Ledger entries of the last minutes or hours beside the journal, for the list of losses. @param folder undefined: nothing is
- * kept
- */
+/** Entries of the last minutes or hours, for the list of losses. @param folder undefined: nothing is kept */
 export function openRecentEntries(folder: string | undefined, log: Logger, fileBytesMax = FILE_BYTES_MAX) {
   const name = newFileName("");
   let hasFailed = false;
@@ -87,7 +84,6 @@ function removeOldest(folder: string): void {
   }
 }
 
-/** Entries of a store in all files of a folder. Unreadable lines leave a gap. */
 export function readRecentEntries(
   folder: string,
   storeId: string,

@@ -7,9 +7,8 @@ import type { Charge } from "./pending-settlement.ts";
 const LOOK_EVERY_MS = 1000;
 
 /**
- * Keeps an answered charge in a second place before the customer hears of it: on replicas, or else in the journal. What is
- * in the journal only is compared with the replicas once a second. Decision 0043.
- * @param options.targetOf what the outbox sends to
+ * A charge is in a second place before the customer hears of it: on replicas, or else in the journal, which is compared with the
+ * replicas once a second. Decision 0043. @param options.targetOf what the outbox sends to
  */
 export function createConfirming(
   connection: Pick<Connection, "metrics" | "primaries">,
@@ -72,10 +71,8 @@ interface Entry {
 export type UnconfirmedCharges = ReturnType<typeof createUnconfirmed>;
 
 /**
- * Charges that the primary has answered and that no replica is known to have. They need no further work while that primary runs. They
- * are in the journal, too, and are sent again to another run of the primary, which may lack them. Bounded: beyond the
- * bound the oldest is dropped; only the primary has it then.
- * @param dropped called when the bound is reached, once until the list has been empty
+ * Charges in the journal that no replica is known to have; sent again to another run of the primary. Beyond the bound the oldest is
+ * dropped. @param dropped called then, once until the list was empty
  */
 export function createUnconfirmed(options: { changed(charges: number): void; dropped(): void }) {
   /** By request id, oldest first. */

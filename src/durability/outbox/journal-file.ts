@@ -81,21 +81,16 @@ export function createJournalFile(folder: string) {
   }
 
   return {
-    /** Makes the file now, not at its first line. @throws when the folder cannot be written */
     async open(): Promise<void> {
       await own.opened();
     },
     /** Resolves once the line is on disk. Lines that come together share one flush to disk. */
     append: (line: string): Promise<void> => enqueue(line),
-    /** Removes all lines so far. */
     clear: (): Promise<void> => enqueue(undefined),
-    /** True when no line has come since the last `clear`. */
     isEmpty: () => empty,
     /**
-     * Touches the file, and tries whether it can still grow. A file that is no longer there under its name, say because
-     * another gateway took it during a long pause, is replaced by a new one.
-     * @returns true if lines are missing on disk, so that all that wait have to be appended again
-     * @throws when the file cannot be made or cannot grow
+     * Touches the file and tries whether it can grow; one that is no longer under its name is replaced.
+     * @returns true if lines are missing on disk, so that all that wait are appended again @throws when the file cannot be made or grow
      */
     signOfLife(): Promise<boolean> {
       const checked = free.then(check);
@@ -157,10 +152,7 @@ function createOwnFile(folder: string) {
       handle ??= await make();
       return handle;
     },
-    /**
-     * Closes the file if it is no longer there under its name: its lines would not be found.
-     * @returns whether it was gone
-     */
+    /** Closes the file if it is no longer under its name, where its lines would not be found. @returns true if it was gone */
     leaveIfGone,
     /** Removes the file if it is empty; else others may take it over at once. */
     async close(): Promise<void> {

@@ -13,11 +13,8 @@ const stemOf = (name: string): string => name.slice(0, -SUFFIX.length);
 const isOurs = (name: string): boolean => name.endsWith(SUFFIX) && isStem(stemOf(name));
 
 /**
- * Takes over the files of ended gateways. A file that cannot be taken over is logged once, does not stop the others, and is
- * tried again at the next look.
- * @returns looks once for files of the store of this id; `keep` takes the settlements of a file, and resolves once they
- *   are on disk
- * @throws when the folder cannot be read
+ * Takes over the files of ended gateways. One that cannot be taken over is logged once, and tried again at the next look.
+ * @returns looks once; `keep` resolves once a file's settlements are on disk @throws when the folder cannot be read
  */
 export function createTakeOver(folder: string, log: Logger) {
   /** Why a file was left alone at the last look. */
@@ -93,9 +90,8 @@ const OTHER_FORMAT =
   "a journal file was written by another version of Tollgate and is left alone; start a gateway of that version on this folder";
 
 /**
- * Claims a file by renaming it, so that only one gateway takes it over, and reads it then: if its writer lives after all, that
- * writes again what comes later. It is removed once its settlements are in our own file: after a crash in between they are sent
- * twice, which is harmless. On failure the file gets its old name back.
+ * Claims a file by renaming it, so that one gateway takes it over, and removes it once its settlements are in our own file: a crash in
+ * between sends them twice, which is harmless. On failure it gets its old name back.
  */
 async function adopt(folder: string, stem: string, keep: (claimed: string) => Promise<void>): Promise<void> {
   const lock = await holdLock(folder);

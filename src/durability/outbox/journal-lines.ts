@@ -56,7 +56,6 @@ const lineWith = <const Script extends string, Call extends Type.TSchema>(script
 const lineSchema = Type.Union([lineWith("bind", bindCall), lineWith("void", voidCall)]);
 const LINE = Compile(lineSchema);
 
-/** The line of a settlement. */
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
   const { atMs, untilMs, replay, acknowledged } = settlement;
   const { keyId, accountId, partition } = call.key;
@@ -65,7 +64,6 @@ export function lineOf({ script, storeId, call, ...settlement }: Settlement): st
   return `${JSON.stringify(line)}\n`;
 }
 
-/** The content of a file. */
 interface JournalContent {
   settlements: Settlement[];
   /** The format of lines that another version of Tollgate has written. */

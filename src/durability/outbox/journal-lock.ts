@@ -18,15 +18,11 @@ const STEM = /^.+\.([0-9a-f]{12}|closed|unlocked)\.[0-9a-f]{8}$/;
 
 /** Names a file of one writer, until it is released. */
 export interface FileLock {
-  /** The name of the file, without its suffix. */
   stem: string;
   release(): void;
 }
 
-/**
- * Names one boot of one machine, and one mount of the folder on it: a socket is found only through the mount in which it was made.
- * @returns undefined where the system does not say
- */
+/** One boot of one machine and one mount of the folder: a socket is found only through its mount. @returns undefined where that is not known */
 function mountOf(folder: string): string | undefined {
   try {
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
@@ -39,7 +35,6 @@ function mountOf(folder: string): string | undefined {
 
 const newStem = (mount: string): string => `${hostname()}.${mount}.${randomBytes(4).toString("hex")}`;
 
-/** The name of a file that its writer leaves to others. */
 export const closedStem = (): string => newStem(CLOSED);
 
 export const isStem = (text: string): boolean => STEM.test(text);
@@ -55,7 +50,6 @@ export async function holdLock(folder: string): Promise<FileLock> {
   return { stem: newStem(UNLOCKED), release: () => undefined };
 }
 
-/** True if the writer of a file has ended. */
 export async function hasWriterEnded(folder: string, stem: string, suffix: string): Promise<boolean> {
   const mount = STEM.exec(stem)?.[1];
   if (mount === CLOSED) return true;

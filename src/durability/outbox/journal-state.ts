@@ -15,7 +15,6 @@ const REASONS: Readonly<Record<string, string>> = {
   EMFILE: "the process has no file descriptors left",
 };
 
-/** Why a folder cannot be used, in an operator's words. */
 export function diskReason(error: unknown): string {
   const { code = "", message = String(error) } = error as NodeJS.ErrnoException;
   return REASONS[code] ?? message;

@@ -12,28 +12,17 @@ const SIGN_OF_LIFE_MS = 10_000;
 export interface JournalOwner {
   /** Takes over settlements of an ended gateway. */
   take(settlements: readonly Settlement[]): void;
-  /** Everything that waits for an answer. */
   waiting(): Iterable<Settlement>;
 }
 
 export interface Journal {
-  /**
-   * Looks at the journal at once, and then at regular intervals: touches its own files, checks that they are there and can grow, and, once
-   * `attach` has named the store, takes over the files of ended gateways. Logs failures, and tries again.
-   * @returns resolves after the first look
-   */
+  /** At once and at intervals: touches its files, checks that they can grow, and takes over those of ended gateways. @returns after the first look */
   watch(owner: JournalOwner): Promise<void>;
-  /**
-   * Names the store that this gateway uses now, and looks for settlements of it that ended gateways left.
-   * @returns resolves after the look; at once if the store is the same as before
-   */
+  /** Names the present store, and looks for its settlements that ended gateways left. @returns after the look */
   attach(storeId: string): Promise<void>;
   /** Resolves once the settlement is on disk. Those that come together share one flush to disk. */
   append(settlement: Settlement): Promise<void>;
-  /**
-   * Every settlement of this store so far has been answered: removes their lines, and those without a store. Lines of other
-   * stores stay.
-   */
+  /** Every settlement of this store was answered: removes their lines, and those without a store. */
   clear(storeId: string | undefined): Promise<void>;
   close(): Promise<void>;
 }
@@ -48,11 +37,8 @@ export const memoryJournal: Journal = {
 };
 
 /**
- * The settlements that wait for their store, on disk, so that a charge survives the process that has to make it. Each gateway
- * has files of its own in a folder that several may share, one per store; the files of an ended gateway are taken over by
- * another. Replaying is safe: scripts are idempotent.
- * @param options.signOfLifeMs for tests
- * @param options.changed called with whether the journal can be used: at the start, and at each change
+ * The settlements that wait, on disk, so that a charge survives its process. Each gateway has files of its own, one per store, in a folder that
+ * several may share; another takes over those of an ended one. @param options.changed whether it can be used, at the start and at each change
  * @throws when the folder cannot be written
  */
 export async function openJournal(
@@ -145,12 +131,8 @@ export async function openJournal(
   };
 }
 
-/**
- * The journal's files, one per store.
- * @throws when the folder cannot be written
- */
+/** One per store. @throws when the folder cannot be written */
 async function openFiles(folder: string) {
-  /** By the store's id; empty for settlements without one. */
   const files = new Map<string, JournalFile>();
   /** Made at the start, to try the folder; it becomes the file of the first store that needs one. */
   const first = createJournalFile(folder);

@@ -7,7 +7,6 @@ import type { OutboxParts } from "./outbox.ts";
 import { FLUSH_BATCH, type Queue } from "./outbox-queues.ts";
 import { type Charge, logFieldsOf, type Settlement } from "./pending-settlement.ts";
 
-/** The primary of a store that a flush sends to. */
 export interface FlushTarget {
   run: Run;
   /** Undefined while the store has no id. */
@@ -25,7 +24,6 @@ export interface FlushTarget {
   voided?(outcome: Voided["outcome"]): void;
 }
 
-/** Sends settlements to their store. */
 export function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
   /** @returns the charge, if the store has made it */
   async function send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {

@@ -21,10 +21,7 @@ export interface OutboxSize {
 interface OutboxOptions {
   log: Logger;
   journal: Journal;
-  /**
-   * For settlements that have no time of their own. Older ones are dropped: the store may have forgotten their requests by
-   * then, and would charge them once more.
-   */
+  /** For settlements without a time of their own. Older ones are dropped: the store, having forgotten them, would charge again. */
   settleWithinMs(): number;
   changed(size: OutboxSize): void;
   /** Keeps charges that the store has answered until replicas have them; without it they are done. */
@@ -37,9 +34,8 @@ export interface OutboxParts extends OutboxOptions {
 }
 
 /**
- * Settlements that wait for their store to answer again, one per request id and script. Those of another store than the
- * present one wait until theirs is back. Bounded: beyond the bound the oldest is dropped and logged (its hold ends at
- * the due time).
+ * Settlements that wait for their store, one per request id and script. Beyond the bound the oldest is dropped and logged; its hold ends
+ * at the due time.
  */
 export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
@@ -71,10 +67,7 @@ export function createOutbox(options: OutboxOptions) {
         waiting: () => [...queues.all(), ...(unconfirmed?.all() ?? [])],
         take: (settlements) => take(parts, settlements, found),
       }),
-    /**
-     * Sends everything that waits for this primary of this store, and nothing that waits for another. Throws on the first
-     * failure; settlements without an answer stay.
-     */
+    /** Sends all that waits for this primary of this store. @throws the first failure; settlements without an answer stay */
     async flush(target: FlushTarget): Promise<void> {
       const { storeId } = target;
       present = storeId;
@@ -97,10 +90,7 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
   /** Lines of answered charges since the journal was last cleared. */
   let answeredLines = 0;
 
-  /**
-   * Resolves once the settlement is on disk, or could not be put there: it is kept in memory either way.
-   * @param waitsForClaim whether it waits for a claim on another primary, and `flush` leaves it alone
-   */
+  /** Resolves once it is on disk, or could not be put there. @param waitsForClaim on another primary; `flush` leaves it alone */
   async function put(settlement: Settlement, waitsForClaim = false): Promise<void> {
     if (isUnmetered(settlement)) {
       if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);
@@ -131,7 +121,6 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
     return { ...settlement, untilMs };
   }
 
-  /** @returns whether they are on disk */
   async function write(settlements: readonly Settlement[]): Promise<boolean> {
     try {
       await Promise.all(settlements.map(journal.append));
@@ -145,11 +134,7 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
     }
   }
 
-  /**
-   * Keeps a charge that the store has answered, until replicas have it.
-   * @param runId the run of the primary that has answered it
-   * @returns whether it is on disk
-   */
+  /** Keeps an answered charge until replicas have it. @param runId the run of the primary that answered @returns true if it is on disk */
   function keepAnswered(charge: Charge, runId: string | undefined): Promise<boolean> {
     const kept: Charge = { ...withDeadline(charge), replay: true, acknowledged: true };
     const { storeId } = charge;

@@ -19,13 +19,11 @@ interface Waiting {
   acknowledged?: boolean;
 }
 
-/** Charges a request for the task that it got. */
 export interface Charge extends Waiting {
   script: "bind";
   call: BindCall;
 }
 
-/** Voids a hold. */
 export interface VoidSettlement extends Waiting {
   script: "void";
   call: VoidCall;
@@ -37,5 +35,4 @@ export type Settlement = Charge | VoidSettlement;
 export const isUnmetered = (settlement: Settlement): boolean =>
   settlement.script === "bind" && settlement.call.price === 0;
 
-/** A settlement's fields in the log. */
 export const logFieldsOf = ({ call, script }: Settlement) => ({ request_id: call.requestId, script });

@@ -50,10 +50,7 @@ interface AuditQuery {
   limit: number;
 }
 
-/**
- * Changes by operators, newest first. Looks at a bounded number of records, so with a filter a page may be short and still
- * have a `next`. @throws OperatorError for a cursor of another list
- */
+/** Newest first. A bounded number is looked at: filtered pages may be short. @throws OperatorError for a cursor of another list */
 export async function pageAudit(
   nodes: RedisNodes,
   { cursor, ...query }: AuditQuery & { cursor?: string | undefined },
@@ -66,7 +63,6 @@ export async function pageAudit(
   return next === undefined ? { records } : { records, next: cursorOf(list, positionText(next)) };
 }
 
-/** A page of the audit, newest first, from a position on. */
 export async function readAudit(
   nodes: RedisNodes,
   { accountId, by, action, fromMs, toMs, isWanted, limit }: AuditQuery,

@@ -40,10 +40,7 @@ interface SessionOptions extends Partial<StoreRules> {
 const unavailable = (error: unknown): Error =>
   new GatewayError("store_unavailable", inStoreWords(error), { cause: error });
 
-/**
- * Separate connections, opened on first use, so that bulk reads never delay a request. @param options.partitions
- * checks the store as a gateway does
- */
+/** Own connections, so that bulk reads never delay a request. @param options.partitions checks the store as a gateway does */
 export function createOperatorSession(options: SessionOptions) {
   const { redisUrl, tlsCa, partitions, timeoutMs = COMMAND_TIMEOUT_MS, inWords = unavailable } = options;
   const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
@@ -118,7 +115,6 @@ export function createOperatorSession(options: SessionOptions) {
   };
 }
 
-/** Errors of a store, in words for operators. */
 export const operatorWords =
   (redisUrl: string) =>
   (error: unknown, isConnected: boolean): Error => {
@@ -134,9 +130,8 @@ const WAIT_MS = 1000;
 const PARTITIONS_MAX = 1024;
 
 /**
- * Adds `confirmed`: whether replicas have all writes so far, including those of earlier commands. Nobody sends an
- * operator's write again, and Sentinels choose a replica by information that is seconds old, so every replica that
- * may be promoted must have it. @param replicas 0: none are asked
+ * Adds `confirmed`: whether every replica has all writes so far. Nobody sends an operator's write again, and Sentinels may promote
+ * any of them. @param replicas 0: none are asked
  */
 export function confirmedByReplicas(nodes: RedisNodes, replicas: number): RedisNodes {
   if (replicas === 0) return nodes;

@@ -47,10 +47,7 @@ export type Maker = Pick<TokenRecord, "tokenId" | "root" | "scopes" | "accounts"
   familyMost: number;
 };
 
-/**
- * Stores only the SHA-256. @param maker undefined: an operator. A token cannot grant more than it has. @throws
- * OperatorError `invalid`, `forbidden` for a right that the maker does not have, `conflict` for too many tokens
- */
+/** Stores only the SHA-256. @param maker undefined: an operator @throws OperatorError `invalid`, `forbidden` beyond its rights, `conflict` */
 export async function createToken(
   nodes: RedisNodes,
   options: TokenOptions,
@@ -151,10 +148,7 @@ export async function listTokens(
 
 const LIST = ["tokens"];
 
-/**
- * Ends a token and all that were made with it. A repeat continues after an interruption. @throws OperatorError
- * `not_found`
- */
+/** Ends a token and all made with it; a repeat continues after an interruption. @throws OperatorError `not_found` */
 export async function revokeToken(nodes: RedisNodes, tokenId: string, actor: Actor): Promise<TokenRecord> {
   const { root } = await readToken(nodes, tokenId);
   const redis = nodes.ofName(tokenNames(tokenId).token);

@@ -79,9 +79,8 @@ export async function listAccounts(
 type UnspentPage = Omit<AccountPage, "accounts"> & { accounts: AccountObject[] };
 
 /**
- * Ordered by id; with `label` by label, then id. Reads a bounded number of accounts, so a page may be short and still
- * have a `next`. @param own the only visible accounts, all of which are read; undefined: all @throws OperatorError
- * for an invalid parameter or a cursor of another list
+ * By id, or with `label` by label. A bounded number is read: pages may be short.
+ * @param own the only visible accounts, all read @throws OperatorError for an invalid parameter or a cursor of another list
  */
 async function pageAccounts(
   nodes: RedisNodes,
@@ -183,10 +182,7 @@ function isAsked(account: AccountObject, query: Omit<AccountQuery, "limit">): bo
   return status === undefined || account.status === status;
 }
 
-/**
- * Ordered by balance or spending, then by id, over all pages. Reads a bounded number of accounts, so a page may be short and
- * still have a `next`. By spending and days left only accounts that have spent anything.
- */
+/** By balance or spending, over all pages. A bounded number is read. By spending and days left only accounts that have spent anything. */
 async function rankedAccounts(
   nodes: RedisNodes,
   query: AccountQuery,
@@ -271,10 +267,7 @@ const isSpending = (sort: AccountSort): boolean => sort === "-spent_today" || so
 const isBelowBalance = (account: AccountObject | undefined, below: number | undefined): boolean =>
   below === undefined || (account !== undefined && account.balance + account.held < below);
 
-/**
- * In the order of creation, ended keys included. @throws OperatorError for an unknown account, or a cursor of another
- * list
- */
+/** In the order of creation, ended keys included. @throws OperatorError for an unknown account, or a cursor of another list */
 export async function listKeys(
   nodes: RedisNodes,
   accountId: string,

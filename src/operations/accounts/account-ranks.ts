@@ -36,7 +36,6 @@ export function comparePlaces(one: RankedPlace, other: RankedPlace, descending: 
   return descending ? -ascending : ascending;
 }
 
-/** The first members of a list over all partitions. */
 export async function firstRanked(
   reads: PartitionReads,
   { partitions, nameOf, descending, after }: RankedList,
@@ -98,13 +97,11 @@ const DAYS_LEFT_MAX = 1e15;
 export const daysLeftScore = (balance: number, { week }: Spending): number | undefined =>
   week > 0 ? Math.min(Math.floor((balance * WEEK_DAYS * 1000) / week), DAYS_LEFT_MAX) : undefined;
 
-/** Today first. */
 async function spendingDays(nodes: RedisNodes, count: number): Promise<string[]> {
   const nowMs = await storeNowMs(nodes.ofName(META));
   return Array.from({ length: count }, (_, at) => dayText(nowMs - at * DAY_MS));
 }
 
-/** @param accounts a page of them */
 export async function spendingOf(
   nodes: RedisNodes,
   reads: PartitionReads,

@@ -97,10 +97,7 @@ interface ChangeRules {
   mayReinstate?: boolean;
 }
 
-/**
- * Unchanged values leave no audit record. Suspending and closing work without memory in Redis. @throws OperatorError
- * `not_found`, `stale` for another revision, `forbidden` to lift a suspension
- */
+/** Suspending and closing work without memory in Redis. @throws OperatorError `not_found`, `stale`, `forbidden` to lift a suspension */
 export async function patchAccount(
   nodes: RedisNodes,
   accountId: string,

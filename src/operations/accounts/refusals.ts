@@ -34,10 +34,7 @@ export interface HourlyRefusals extends RefusalCount {
 const nameOfDay = (day: string): string => `tg:refusals:${day}`;
 const nameOf = (atMs: number): string => nameOfDay(dayText(atMs));
 
-/**
- * Adds the refusals of this gateway to the counts of all. Statistics: a call whose reply is lost may have counted.
- * @throws GatewayError `store_unavailable`
- */
+/** Statistics: a call whose reply is lost may have counted. @throws GatewayError `store_unavailable` */
 export async function addRefusals(connection: Connection, counts: readonly HourlyRefusals[]): Promise<void> {
   if (counts.length === 0) return;
   await Promise.all([addToDays(connection, counts), addToHours(connection, counts)]);
@@ -102,7 +99,6 @@ interface RefusalFilter {
   toMs?: number | undefined;
 }
 
-/** By hour, in the last eight days. */
 export async function refusalsOf(
   nodes: RedisNodes,
   accountId: string,
@@ -127,10 +123,7 @@ export async function refusalsOf(
   return { hours: latestFirst, uncounted };
 }
 
-/**
- * Latest first, within an hour by key and outcome, since counts grow meanwhile. @throws OperatorError for an invalid
- * parameter or a cursor of another list
- */
+/** Latest first; within an hour by key and outcome, since counts grow. @throws OperatorError for a cursor of another list */
 export async function pageRefusals(
   nodes: RedisNodes,
   accountId: string,
@@ -175,13 +168,11 @@ async function* fieldsOf(
   } while (cursor !== "0");
 }
 
-/** Of a UTC day over all gateways, most first. */
 export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
   const name = nameOf(nowMs);
   return countsIn(await nodes.ofName(name).zrevrange(name, 0, most - 1, "WITHSCORES"));
 }
 
-/** All counts of a UTC day, in pages. */
 export async function* refusalsOfDay(nodes: RedisNodes, day: string): AsyncGenerator<RefusalCount> {
   const name = nameOfDay(day);
   for (let first = 0; first < MEMBERS_MAX; first += PAGE) {

@@ -17,9 +17,7 @@ interface WordsFound extends Placed {
 }
 
 /**
- * Accounts, keys and references in whose label, metadata or reference a word, and what follows, begins with this text.
- *
- * @param own accessible accounts; undefined: all
+ * Everything with words that begin with this text. @param own accessible accounts; undefined: all
  * @returns at most `limit`; `complete` is false if there may be more
  */
 export async function searchWords(

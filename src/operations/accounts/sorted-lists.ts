@@ -17,10 +17,7 @@ interface SortedList {
   after: string;
 }
 
-/**
- * The first members of a list over all partitions, in the order of their bytes. One command per partition, and
- * another for the few that have more than their share.
- */
+/** In the order of bytes. One command per partition, and another for the few that have more than their share. */
 export async function firstMembers(
   reads: PartitionReads,
   { partitions, nameOf, prefix, after }: SortedList,
@@ -38,16 +35,12 @@ export async function firstMembers(
   return found.map(({ row, partition }) => ({ member: row, partition }));
 }
 
-/** The list of a partition, as far as it was read. */
 interface Part<Row> {
   partition: number;
   last: Row | undefined;
 }
 
-/**
- * The first rows of lists over all partitions. Each list is read in pages of its share of the rows.
- * @param options.read a page of each of these lists, behind its `last`; undefined where it could not be read
- */
+/** Each list is read in pages of its share. @param options.read a page of each list, behind its `last`; undefined: unreadable */
 export async function firstOverAll<Row>(options: {
   partitions: number;
   most: number;

@@ -9,7 +9,6 @@ import { wantedOf } from "../credits/transactions.ts";
 import { positionText, readPosition } from "../newest-first.ts";
 import { requireAccount } from "./accounts.ts";
 
-/** An event of an account: an entry of its ledger, or a change by an operator or the gateway. */
 type TimelineEvent =
   | { atMs: number; entry: LedgerEntry; record?: undefined }
   | { atMs: number; record: AuditRecord; entry?: undefined };
@@ -26,7 +25,6 @@ interface TimelineQuery {
   limit: number;
 }
 
-/** One of the merged lists, newest first. */
 export interface Lane {
   events: readonly TimelineEvent[];
   /** Where the list goes on behind these; undefined at its end. */
@@ -41,10 +39,7 @@ const ENDED = "-";
 const isInLedger = ({ action }: AuditRecord): boolean =>
   action.startsWith("credits.") || action === "task.refund";
 
-/**
- * An account's ledger and audit in one order, newest first. Each is read for a bounded number of records, so a page may be short
- * and still have a `next`. @throws OperatorError for an unknown account or a cursor of another list
- */
+/** Ledger and audit in one order, newest first, each read for a bounded number. @throws OperatorError for an unknown account or another cursor */
 export async function pageTimeline(
   nodes: RedisNodes,
   accountId: string,

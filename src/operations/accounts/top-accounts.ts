@@ -25,7 +25,6 @@ interface Days {
 interface TopAccount {
   accountId: string;
   label: string | null;
-  /** Credits, or refusals. */
   amount: number;
 }
 
@@ -46,8 +45,7 @@ export type ArchivedSpenders = (
 ) => Promise<readonly { accountId: string; amount: number }[]>;
 
 /**
- * Accounts that spent most, or were refused most, in some days. Spending is what was charged without what was refunded. It comes
- * from Redis for the last 31 days, for earlier ones from the archive; refusals are those of the last eight days.
+ * By what was charged less what was refunded, from Redis for 31 days, earlier from the archive; or by refusals of the last eight days.
  * @throws OperatorError for days in the wrong order
  */
 export async function topAccounts(
@@ -88,10 +86,7 @@ const firstOf = (sums: ReadonlyMap<string, number>, limit: number) =>
     .sort((a, b) => b.amount - a.amount || compareBytes(b.accountId, a.accountId))
     .slice(0, limit);
 
-/**
- * Adds up the first accounts of each day's lists. An account that is in none of these first places has spent less on each day
- * than the last of them, so that it is known whether the result is complete.
- */
+/** An account in none of each day's first places spent less than the last of them: so it is known whether the result is complete. */
 async function spending(nodes: RedisNodes, reads: PartitionReads, days: readonly string[], limit: number) {
   const partitions = await partitionsOf(nodes);
   const lists = Array.from({ length: partitions }, (_, partition) =>

@@ -23,9 +23,7 @@ export interface HistoryPage {
   reachesBackToMs?: number | undefined;
 }
 
-/**
- * Newest first. @param position `first <id>` with this entry, `before <id>` without it, or a `next` of the archive
- */
+/** Newest first. @param position `first <id>` with it, `before <id>` without it, or a `next` of the archive */
 export type ArchivedHistory = (
   accountId: string,
   filter: HistoryFilter,
@@ -48,10 +46,7 @@ const ARCHIVED = "archive ";
 /** Redis limits each half of an id to 2^64 - 1. */
 const IN_REDIS = /^(\(?\d{1,19}-\d{1,19})?$/;
 
-/**
- * A page from Redis or from the archive. It reads a bounded number of entries, so it may be short and still have a
- * `next`. @throws OperatorError for an unknown account, and if the archive is needed and unavailable
- */
+/** Reads a bounded number: pages may be short. @throws OperatorError for an unknown account, or if the archive is needed and unavailable */
 export async function readHistory(options: HistoryOptions): Promise<HistoryPage> {
   const { redis, partition, accountId, filter, limit, archive } = options;
   const { account } = accountNames(partition, accountId);

@@ -23,10 +23,8 @@ interface Adjustment {
 }
 
 /**
- * Once per reference. @param wanted.amount negative takes credits, at most what can be spent @param wanted.reason
- * shown to customers @param readArchived without it, accounts with forgotten references are refused @throws
- * OperatorError `not_found`; `conflict` for a reference of something else or too few credits; `unavailable` if the
- * archive is needed and unavailable
+ * Once per reference. @param wanted.reason customers see it @param readArchived without it, accounts with forgotten references are refused
+ * @throws OperatorError `not_found`; `conflict` for a used reference or too few credits; `unavailable` archive
  */
 export async function adjustCredits(
   nodes: RedisNodes,

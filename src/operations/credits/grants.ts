@@ -32,7 +32,6 @@ interface Grant {
   entry?: LedgerEntry | undefined;
 }
 
-/** A grant as operators give it. */
 interface GrantTerms {
   credits?: number | undefined;
   package?: string | undefined;
@@ -42,7 +41,6 @@ interface GrantTerms {
   metadata?: Metadata | undefined;
 }
 
-/** The accounting kind of a grant. */
 interface GrantNotes {
   kind: GrantKind;
   details: EntryDetails;
@@ -50,10 +48,7 @@ interface GrantNotes {
 
 const PLAIN: GrantNotes = { kind: "purchase", details: {} };
 
-/**
- * Credits and notes of a grant. A purchase of a package was paid at its price unless an amount is given. @throws OperatorError
- * `invalid`, `unknown_package`, `invalid_money`
- */
+/** A package is paid at its price unless an amount is given. @throws OperatorError `invalid`, `unknown_package`, `invalid_money` */
 export function readGrant(
   packages: Readonly<Record<string, CreditPackage>>,
   terms: GrantTerms,
@@ -109,10 +104,7 @@ function paidFor(
   return { amount_paid: money.amount, currency: money.currency };
 }
 
-/**
- * Once per reference. @param readArchived without it, accounts with forgotten references are refused @throws
- * OperatorError for an unknown or closed account, a reference of other values, and if the archive is needed and unavailable
- */
+/** Once per reference. @param readArchived without it, accounts with forgotten references are refused @throws OperatorError */
 export async function grantCredits(
   nodes: RedisNodes,
   accountId: string,

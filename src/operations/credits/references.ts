@@ -18,9 +18,7 @@ const LOOK_UPS_MAX = 3;
 const SLICES_MAX = 400;
 const SLICE = 50;
 
-/**
- * Undefined if the archive has none. @throws Error if the archive is unavailable, another store's, or not complete
- */
+/** Undefined if the archive has none. @throws Error if it is unavailable, another store's, or not complete */
 export type ReadArchived = (
   nodes: RedisNodes,
   accountId: string,
@@ -66,10 +64,9 @@ interface FoundInArchive {
 }
 
 /**
- * Runs a script that acts once per reference. For an account with forgotten references, the archive is asked first.
- * @param what.readArchived without it, such an account is refused @param run `lookedUp`: how many references were
- * forgotten when the archive did not have this one @throws OperatorError `reference_mismatch` and `reference_used` for a
- * reference that stands for other values or for something else; `unavailable` if the archive is needed and unavailable
+ * Runs a script that acts once per reference; of forgotten ones the archive is asked first, and without it the account is refused.
+ * @param run `lookedUp`: how many were forgotten when the archive did not have this one
+ * @throws OperatorError `reference_mismatch`, `reference_used`, `unavailable`
  */
 export async function oncePerReference<Reply extends WithReference>(
   what: {
@@ -136,10 +133,7 @@ async function lookUp({
 
 const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this reference was used long ago";
 
-/**
- * By the index, else among the latest entries, else in the archive. Undefined if the archive is needed and
- * unavailable. @param place.booked the reply of `oncePerReference`
- */
+/** By the index, the latest entries, else the archive; undefined if that is unavailable. @param place.booked reply of `oncePerReference` */
 export async function entryOfReference(
   nodes: RedisNodes,
   place: {
@@ -189,7 +183,6 @@ async function amongLatest(
   return undefined;
 }
 
-/** An account that may have the reference. */
 interface Indexed {
   accountId: string;
   entry: string;

@@ -37,10 +37,7 @@ interface ArchivedCharge {
   archivedTo: string;
 }
 
-/**
- * By request or task id; undefined if the archive has none. @throws Error if the archive is unavailable, another
- * store's, or not complete
- */
+/** By either id; undefined if the archive has none. @throws Error if it is unavailable, another store's, or not complete */
 export type FindArchivedCharge = (nodes: RedisNodes, id: string) => Promise<ArchivedCharge | undefined>;
 
 /** All undefined without an archive. */
@@ -60,10 +57,8 @@ interface Refund {
 }
 
 /**
- * Refunds the charge of a finished task once, also after its record was collected. @param wanted.reason for
- * operators; customers see `refund` @param wanted.accounts only tasks of these are found; undefined: all @throws
- * OperatorError `not_found`; `conflict` for an unfinished, uncharged or refunded task, and for a reference of
- * something else; `unavailable` if the archive is needed and unavailable
+ * Refunds a finished task's charge once, also a collected one's. @param wanted.reason for operators; customers see `refund`
+ * @param wanted.accounts undefined: all @throws OperatorError `not_found`; `conflict`; `unavailable` if the archive is needed
  */
 export async function refundTask(
   nodes: RedisNodes,
@@ -175,10 +170,7 @@ async function placeOf(
   return { requestId, accountId, partition, found };
 }
 
-/**
- * @param accounts undefined: all @throws OperatorError `not_found`; `unavailable` if it may be where nothing could be
- * read
- */
+/** @param accounts undefined: all @throws OperatorError `not_found`; `unavailable` if it may be where nothing could be read */
 async function findCharge(
   nodes: RedisNodes,
   id: string,

@@ -35,10 +35,9 @@ interface Reversal {
 }
 
 /**
- * Takes back what is left of a grant, once per reference: at most the amount, what was not reversed before, and what the account
- * can spend. Decision 0077. @param readArchived finds grants and references that Redis has forgotten @throws OperatorError
- * `not_found`, `grant_not_found`, `nothing_left`, `reference_mismatch`, `reference_used`; `unavailable` if the archive is needed
- * and unavailable
+ * Takes back what is left of a grant, once per reference: at most what the account can spend. Decision 0077.
+ * @param readArchived finds what Redis has forgotten @throws OperatorError `not_found`, `grant_not_found`, `nothing_left`,
+ * `reference_mismatch`, `reference_used`, `unavailable`
  */
 export async function reverseGrant(
   nodes: RedisNodes,

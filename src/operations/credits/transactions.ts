@@ -36,10 +36,7 @@ export interface TransactionQuery {
   limit: number;
 }
 
-/**
- * Newest first, from Redis and then from the archive. It reads some thousand entries at most, so it may be short and
- * still have a `next`. @throws OperatorError for an unknown account or a cursor of another list
- */
+/** Newest first, Redis then archive; some thousand entries are read. @throws OperatorError for an unknown account or another cursor */
 export async function pageTransactions(
   nodes: RedisNodes,
   accountId: string,
@@ -59,10 +56,7 @@ export async function pageTransactions(
   return { ...page, next: page.next === undefined ? undefined : cursorOf(list, page.next) };
 }
 
-/**
- * A page with the transaction of an id or reference, or an empty one. @throws OperatorError for an unknown account,
- * an invalid reference and any cursor; `unavailable` if the archive is needed and unavailable
- */
+/** One transaction, or none. @throws OperatorError for an unknown account, an invalid reference, any cursor; `unavailable` archive */
 export async function namedTransactions(
   nodes: RedisNodes,
   accountId: string,
@@ -97,10 +91,7 @@ export function wantedOf(
 /** Undefined if the archive has none. @throws Error if the archive is unavailable, or another store's */
 export type FindArchivedEntry = (nodes: RedisNodes, place: PlaceOfEntry) => Promise<LedgerEntry | undefined>;
 
-/**
- * By the public id, from Redis or the archive. @throws OperatorError `unavailable` if the archive is needed and
- * unavailable
- */
+/** By the public id. @throws OperatorError `unavailable` if the archive is needed and unavailable */
 export async function findTransaction(
   nodes: RedisNodes,
   id: string,
@@ -131,10 +122,7 @@ export async function transactionOfAccount(
   return entry && entryOfTail(partition, accountId, entry);
 }
 
-/**
- * Without an archive, undefined also if Redis has forgotten it. @throws OperatorError for an invalid reference;
- * `unavailable` if the archive is needed and unavailable
- */
+/** Without an archive, undefined also if forgotten. @throws OperatorError for an invalid reference; `unavailable` archive */
 export async function transactionOfReference(
   nodes: RedisNodes,
   accountId: string,
@@ -169,10 +157,7 @@ export type ArchivedTransactions = (
   limit: number,
 ) => Promise<Pick<HistoryPage, "entries" | "next">>;
 
-/**
- * Transactions of all accounts, newest first, from the archive if there is one, else from Redis as far as it reaches. Looks at a
- * bounded number, so a page may be short and still have a `next`. @throws OperatorError for a cursor of another list
- */
+/** Of all accounts, newest first, from the archive if there is one. A bounded number is read. @throws OperatorError for another cursor */
 export async function pageAllTransactions(
   nodes: RedisNodes,
   { type, kind, fromMs, toMs, cursor, limit }: TransactionQuery,

@@ -29,10 +29,7 @@ export interface KeyChanges {
   allowedAddresses?: readonly string[] | null | undefined;
 }
 
-/**
- * Unchanged values leave no audit record. @throws OperatorError `invalid`, also for a new expiry in the past;
- * `conflict` for a revoked key; `stale` for another revision
- */
+/** @throws OperatorError `invalid`, also for a new expiry in the past; `conflict` for a revoked key; `stale` */
 export async function changeKey(
   nodes: RedisNodes,
   key: KeyRecord,
@@ -126,9 +123,8 @@ const alreadyRevoked = (key: KeyRecord): OperatorError =>
   );
 
 /**
- * Replaces a key by one with the same account, tier, own limits, cap, expiry and restrictions, with a window, slots and day of its
- * own; the cap of the month counts both. A key is rotated once, so that a repeat leaves no second one. @param
- * overlapMs 0 revokes the old key at once @throws OperatorError for a key that is revoked, expired or rotated
+ * The new key has window, slots and day of its own; the monthly cap counts both. Once per key: a repeat leaves no second one.
+ * @param overlapMs 0 revokes the old key at once @throws OperatorError for a key that is revoked, expired or rotated
  */
 export async function rotateKey(
   nodes: RedisNodes,

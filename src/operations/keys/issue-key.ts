@@ -138,9 +138,8 @@ interface OnceOptions extends Omit<KeyOptions, "token" | "credits" | "creditsKin
 }
 
 /**
- * Creates a key once per account and Idempotency-Key: its id follows from both. A repeat answers without the secret.
- * A crash leaves at most an index that leads nowhere. @param requireNew checks a new key, not a repeat @throws
- * OperatorError `not_found`, `conflict` for an Idempotency-Key of another request, `invalid`
+ * Once per account and Idempotency-Key, from which its id follows. A repeat answers without the secret.
+ * @param requireNew checks a new key, not a repeat @throws OperatorError `not_found`, `conflict`, `invalid`
  */
 export async function issueKeyOnce(
   nodes: RedisNodes,
@@ -231,10 +230,7 @@ function requireKeyOptions({ accountId, credits = 0, limits = {}, expiresAtMs, l
   requireLabel(label);
 }
 
-/**
- * Writes the index before the record, so that a token is reserved once. The key id of an index without a record,
- * which a crash has left, is used again.
- */
+/** Index before record, so that a token is reserved once. A crash leaves an index without one; its key id is used again. */
 async function ownIndex(
   nodes: RedisNodes,
   digest: string,
@@ -280,9 +276,8 @@ const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;
 const indexOf = (key: string): string => indexName(digestOf(key));
 
 /**
- * Takes over a key that customers have already. A repeat makes no second one, and changes nothing. @param requireNew
- * checks a new key, not a repeat @throws OperatorError `not_found` for an unknown account, `conflict` for a key of
- * another one
+ * Takes over a key that customers have. A repeat changes nothing. @param requireNew checks a new key, not a repeat
+ * @throws OperatorError `not_found` for an unknown account, `conflict` for a key of another one
  */
 export async function importKey(
   nodes: RedisNodes,

@@ -35,7 +35,6 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];
 
-/** Times are Unix ms; limits are the key's own. */
 export interface KeyRecord {
   keyId: string;
   accountId: string;
@@ -177,10 +176,7 @@ export function effectiveLimits({ tier, limits, accountLimits }: KeyRecord, tier
 
 const FIRST_KEYS = 100;
 
-/**
- * In pages of some hundred, in no order. As with SCAN, a key may come twice, and one that exists all the while comes
- * at least once.
- */
+/** In pages, in no order. As with SCAN, a key may come twice, and one that exists all the while comes at least once. */
 export async function* eachKey(
   nodes: RedisNodes,
   accountId?: string,

@@ -22,7 +22,6 @@ export interface KeyUse {
   now: Use | undefined;
 }
 
-/** `complete` is false if there are more keys than are read. */
 interface TopKeys {
   keys: KeyUse[];
   keysLookedAt: number;
@@ -53,7 +52,6 @@ export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number
   return { keys, keysLookedAt, complete, unread: reads.unread() };
 }
 
-/** @param keyIds some hundred */
 export async function usesOfKeys(
   nodes: RedisNodes,
   partition: number,

@@ -20,14 +20,11 @@ type PartitionCounts = Readonly<Record<string, number>>;
 
 export type TierCounter = ReturnType<typeof createTierCounter>;
 
-/**
- * ISSUE, CHANGE and REVOKE count per partition; one gateway sums for all. @throws GatewayError `store_unavailable`
- * from each
- */
+/** ISSUE, CHANGE and REVOKE count per partition; one gateway sums for all. @throws GatewayError `store_unavailable` from each */
 export function createTierCounter(connection: Connection) {
   /** Also counted while the primary is unavailable. */
   const known = new Map<number, PartitionCounts>();
-  const watch = createWriteWatch();
+  const watch = createWriteWatch({ fresh: true });
 
   async function readPartitions(): Promise<void> {
     const { partitions = 0 } = connection.known.facts ?? {};

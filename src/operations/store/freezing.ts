@@ -54,9 +54,8 @@ const hasFreezeFlag = (reads: PartitionReads, partition: number): Promise<boolea
   reads.at(partition, async (redis) => (await redis.exists(frozenName(partition))) === 1);
 
 /**
- * From then on no script changes them. The list in `tg:meta` comes first, so that a frozen partition is always
- * listed; the flag in the partition stops scripts. Can be repeated. @throws OperatorError on one server, for an
- * unknown partition, and if no replica has it
+ * The list in `tg:meta` comes first, so that a frozen partition is always listed; its own flag stops scripts. Repeatable.
+ * @throws OperatorError on one server, for an unknown partition, and if no replica has it
  */
 export async function freezePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
@@ -74,10 +73,7 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
     );
 }
 
-/**
- * Removes the flags first: gateways leave listed partitions alone, so none uses a half-thawed one. @throws
- * OperatorError while a slot moves, and if no replica has it
- */
+/** Removes the flags first: gateways use no half-thawed partition. @throws OperatorError while a slot moves, and if no replica has it */
 export async function thawPartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {
   await requirePartitions(nodes, partitions);
   const meta = nodes.ofName(META);

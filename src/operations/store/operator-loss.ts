@@ -29,10 +29,7 @@ interface KnownLoss extends Loss {
   staleAt: string[] | undefined;
 }
 
-/**
- * Losses known from gateways' reports and from the files in the journal folder. @param reads may skip unavailable
- * servers @returns undefined without any
- */
+/** From gateways' reports and the journal folder. @param reads may skip unavailable servers @returns undefined without any */
 export async function knownLoss(
   nodes: RedisNodes,
   folder: string | undefined,
@@ -74,10 +71,7 @@ async function missingOn(
   return missing;
 }
 
-/**
- * Adds all missing entries, and the charges that gateways on this folder send again. @param waiting charges in the
- * folder's journal, of any store
- */
+/** Adds missing entries, and charges that are sent again. @param waiting charges in the folder's journal, of any store */
 export async function listLoss(
   nodes: RedisNodes,
   folder: string | undefined,
@@ -123,10 +117,7 @@ export async function findWritable(
   };
 }
 
-/**
- * Accepts an empty or another store in place of one that the folder knows. @returns false if nobody refuses this
- * store
- */
+/** Accepts another store in place of one that the folder knows. @returns false if nobody refuses this store */
 export async function acceptReplaced(
   nodes: RedisNodes,
   folder: string | undefined,
@@ -140,10 +131,7 @@ export async function acceptReplaced(
   return true;
 }
 
-/**
- * Accepts a stale store: gateways use it again, send their charges, and forget what it confirmed. @throws
- * OperatorError without a loss, and while a server is away: its losses would be accepted unseen
- */
+/** Accepts a stale store. @throws OperatorError without a loss, and while a server is away: its losses would be accepted unseen */
 export async function acceptStore(
   nodes: RedisNodes,
   folder: string | undefined,

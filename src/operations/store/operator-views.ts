@@ -12,7 +12,6 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 const PAGE = 500;
 export const OPEN_LOOKED_AT_MAX = 20_000;
 
-/** Times are Unix ms. */
 interface OpenView {
   requestId: string;
   taskId: string;

@@ -51,10 +51,7 @@ export const noTask = (id: string): OperatorError =>
     "not_found",
   );
 
-/**
- * Reads all partitions: an id does not name its own. @throws OperatorError `not_found`; UnreadError if it may be on
- * an unavailable server
- */
+/** Reads all partitions: an id does not name its own. @throws OperatorError `not_found`; UnreadError if a server is away */
 export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequest> {
   const reads = readsOfMost(nodes);
   const owner = await textOf(nodes, claimName(id)).catch(reads.skip);
@@ -82,10 +79,7 @@ export async function findTask(nodes: RedisNodes, id: string): Promise<FoundRequ
   return { requestId, partition, record, seen, data, dueAtMs };
 }
 
-/**
- * A task ends as failed and is refunded, whatever `tasks.refund_failed` says. A hold is voided; a task that the
- * upstream makes for it later is charged. Permissions are checked by the caller. @throws OperatorError `not_found`
- */
+/** Fails and refunds a task, whatever `tasks.refund_failed` says, or voids a hold. Permissions are the caller's. @throws OperatorError `not_found` */
 export async function releaseTask(nodes: RedisNodes, id: string, actor: Actor): Promise<ReleaseResult> {
   for (let attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
     const view = await findTask(nodes, id);
@@ -174,11 +168,7 @@ interface LookUps {
   readArchived?: ReadArchived | undefined;
 }
 
-/**
- * The ledger entries of a request, oldest first: its charge, refund, correction, and the charge after a late completion. They are
- * read where the record of the request says that they are, so a long ledger costs no more than a short one. @throws OperatorError
- * `unavailable` if the archive is needed and unavailable
- */
+/** Oldest first. The record of the request says where they are, so a long ledger costs no more. @throws OperatorError `unavailable` archive */
 export async function transactionsOfTask(
   nodes: RedisNodes,
   { requestId, partition, record }: FoundRequest,

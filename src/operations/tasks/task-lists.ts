@@ -18,7 +18,6 @@ import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 export interface TaskQuery {
   status?: ListedStatus | undefined;
   endpoint?: string | undefined;
-  /** By creation, inclusive, Unix ms. */
   fromMs?: number | undefined;
   toMs?: number | undefined;
   cursor?: string | undefined;
@@ -47,12 +46,9 @@ const CHARGED_LATER_MS = 3_600_000;
 const REFUNDED_LATER_MS = 86_400_000;
 
 /**
- * Open tasks first, in no order; then charged ones, newest charge first. Void requests are listed only with `status:
- * "void"`. A page may be short, even empty, and still have a `next`; a task that changes meanwhile may come twice.
- * Tasks that Redis has forgotten come from the archive, or else from the ledger: a refund with an operator's
- * reference is one of a completed task, any other of a failed one. With `toMs`, a task that failed more than a day
- * after its charge may then be listed as completed. @throws OperatorError for an unknown account or a cursor of
- * another list; `unavailable` if the archive is needed and unavailable
+ * Open tasks first, in no order, then charged ones, newest first; void ones only if asked for. Pages may be short, even empty, and a task
+ * that changes meanwhile may come twice. Forgotten ones come from the archive, else the ledger: a refund with a reference is one of a
+ * completed task. With `toMs`, a task that failed a day after its charge may then count as completed. @throws OperatorError
  */
 export async function listTasks(
   nodes: RedisNodes,

@@ -4,7 +4,6 @@ import type { RequestRecord } from "../../records/records.ts";
 export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
 export type ListedStatus = (typeof LISTED_STATUSES)[number];
 
-/** Times are Unix ms; undefined if unknown, or not reached. */
 export interface TaskView {
   requestId: string;
   taskId: string | undefined;

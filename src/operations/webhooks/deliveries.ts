@@ -93,10 +93,7 @@ async function readOneDelivery(
   return delivery;
 }
 
-/**
- * Has an event sent once more, with its schedule from the start. One that is sent now is sent again afterwards.
- * @throws OperatorError `not_found`, `webhook_disabled`, `account_closed`
- */
+/** With its schedule from the start. One that is sent now is sent again afterwards. @throws OperatorError `not_found`, `webhook_disabled` */
 export async function redeliver(
   nodes: RedisNodes,
   endpoint: DeliveryTarget,

@@ -14,7 +14,6 @@ import { requireLabel } from "../access/operator-values.ts";
 export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;
 type DisabledReason = "gone" | "failing" | "operator";
 
-/** Times are Unix ms. */
 export interface Endpoint {
   endpointId: string;
   accountId: string;
@@ -33,7 +32,6 @@ export interface Endpoint {
   deliveredAtMs: number | undefined;
   dropped: number;
   droppedAtMs: number | undefined;
-  /** Deliveries that wait for a try. */
   waiting: number;
 }
 
@@ -45,10 +43,7 @@ interface EndpointChanges {
   status?: Endpoint["status"] | undefined;
 }
 
-/**
- * The secret is in no later answer. @throws OperatorError `invalid` for an address that no message may go to, `account_closed`,
- * `too_many_webhooks`
- */
+/** The secret is in no later answer. @throws OperatorError `invalid` address, `account_closed`, `too_many_webhooks` */
 export async function registerEndpoint(
   nodes: RedisNodes,
   accountId: string,
@@ -161,7 +156,6 @@ export const closedAccount = (accountId: string): OperatorError =>
 const noEndpoint = (accountId: string, endpointId: string): OperatorError =>
   new OperatorError(`account ${accountId} has no webhook endpoint ${endpointId}`, "not_found");
 
-/** @throws OperatorError */
 function fieldsOf({ url, events, label, status }: EndpointChanges, rules: WebhookRules) {
   requireLabel(label ?? undefined);
   const unknown = events?.find((type) => !(WEBHOOK_EVENT_TYPES as readonly string[]).includes(type));
@@ -231,7 +225,6 @@ function endpointOf(
 
 /** Settings for operations on webhook endpoints. */
 export interface WebhookRules {
-  /** Endpoints of an account, at most. */
   endpointsMax: number;
   newSecret(): string;
   /** For the store. */
@@ -318,10 +311,7 @@ async function reseal(
   return { outcome: "failed", accountId: stored[0] ?? "" };
 }
 
-/**
- * Seals the secrets anew that have another key. Undefined if the present secret cannot be opened; one before a rotation that cannot be stays as it is, since
- * it signs no more.
- */
+/** Undefined if the present secret cannot be opened; an unreadable one before a rotation stays, since it signs no more. */
 function sealedAnew(sealed: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {
   const fields: Record<string, string> = {};
   for (const [at, field] of SECRETS.entries()) {

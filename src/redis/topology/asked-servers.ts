@@ -9,7 +9,6 @@ export const ANSWER_MS = 1000;
 /** How long the others are waited for after the first answer; a hung server must not delay what the others know. */
 const OTHERS_MS = 200;
 
-/** Why a server did not answer. */
 export interface Failure {
   server: string;
   /** In Redis's, the system's or our own words. */

@@ -13,10 +13,8 @@ interface SlotView {
 }
 
 /**
- * Asks nodes of a cluster who has which slots. For each slot the answer of the highest epoch counts: a node that was cut off
- * names primaries that were left.
+ * For each slot the answer of the highest epoch counts: a node that was cut off names primaries that were left.
  * https://redis.io/docs/latest/commands/cluster-slots/, https://redis.io/docs/latest/commands/cluster-nodes/
- * @param address names some of the nodes; the others are learned from them
  */
 export function createClusterSource(address: RedisAddress, { tlsCa }: PlacementOptions): PlacementSource {
   const { tls, username, password, family } = address;
@@ -51,11 +49,8 @@ async function viewOf(redis: Redis, at: RedisHost): Promise<SlotView> {
 type Reply = [error: Error | null, reply: unknown];
 
 /**
- * Reads what one node says.
- * @param said.slots the reply to CLUSTER SLOTS: `[first, last, [endpoint, port, id], ...replicas]`. A node whose own address is
- *   not known to it, or that wants to be reached where it was asked, has no endpoint, or `?`
- * @param said.nodes the reply to CLUSTER NODES, which has the epochs
- * @param said.at where the node was asked
+ * @param said.slots `[first, last, [endpoint, port, id], ...replicas]`: no endpoint, or `?`, where the node was asked
+ * @param said.nodes CLUSTER NODES, with the epochs @param said.at where the node was asked
  */
 export function readSlotView(said: { slots: unknown; nodes: string; at: RedisHost }): SlotView {
   const nodes = said.nodes.split("\n").map((line) => {
@@ -85,11 +80,7 @@ export function readSlotView(said: { slots: unknown; nodes: string; at: RedisHos
 /** Flags of a replica that most primaries have agreed is away, or that is told never to take over. */
 const NOT_PROMOTED = new Set(["fail", "nofailover"]);
 
-/**
- * For each slot the primary of the highest epoch over all views. A replica that any of them may promote counts.
- * @param before what was found before: nodes that give a primary another name, such as its host name instead of its address, do
- *   not change the one that is in use
- */
+/** Per slot the highest epoch's primary; a replica that any view may promote counts. @param before another name alone changes nothing */
 export function merged(views: readonly SlotView[], before?: Placement): Placement {
   const bySlot = new Array<PlacedPrimary | undefined>(SLOTS).fill(undefined);
   for (const { ranges } of views)
@@ -111,7 +102,6 @@ export function merged(views: readonly SlotView[], before?: Placement): Placemen
   };
 }
 
-/** By the name of their primary. */
 function mostReplicas(views: readonly SlotView[]): Map<string, number> {
   const most = new Map<string, number>();
   for (const { primary } of views.flatMap(({ ranges }) => ranges))
@@ -159,7 +149,6 @@ function reasonOf(error: unknown): string {
   return `(${storeReason(error).why})`;
 }
 
-/** The slots of a Redis Cluster. */
 export const SLOTS = 16_384;
 
 /** The slot of a name: CRC16 (XMODEM) of its hash tag where it has one, else of all of it. */

@@ -17,23 +17,17 @@ export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const
 export interface PlacementFollower {
   /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
   ask(): void;
-  /** The latest answer that counts; undefined before the first. */
   placement(): Placement | undefined;
   /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
   asked(): Promise<void>;
   close(): void;
 }
 
-/**
- * Asks at once, then again and again, where the primaries are.
- * @param options.found is called with each placement that differs from the one before
- * @param options.isAway whether a primary is away, so that another may have taken its place
- */
+/** Asks now and again. @param options.found called with each other placement @param options.isAway another may have taken its place */
 export function followPlacement(options: {
   source: PlacementSource;
   found(placement: Placement): void;
   isAway(): boolean;
-  /** Called after each question. */
   asked(outcome: (typeof QUESTION_OUTCOMES)[number]): void;
   log: Logger;
 }): PlacementFollower {
@@ -114,10 +108,7 @@ export function followPlacement(options: {
   };
 }
 
-/**
- * `older`: the answer names a primary of an earlier epoch for a slot. Who answers so has not heard of a failover yet, or is cut
- * off together with the primary that was left.
- */
+/** `older`: of an earlier epoch for a slot. Who says so has not heard of a failover, or is cut off with the former primary. */
 function compare(current: Placement, next: Placement): "same" | "newer" | "older" {
   let change: "same" | "newer" = "same";
   for (let slot = 0; slot < SLOTS; slot++) {

@@ -12,12 +12,8 @@ const RETRY_AFTER_SECONDS = 5;
 export type FrozenPartitions = ReturnType<typeof createFrozenPartitions>;
 
 /**
- * The partitions that this process leaves alone, in a store on a Redis Cluster:
- * - those that are listed as frozen in `tg:meta`, read each second;
- * - for a second those that Redis has refused, because they are frozen or because their slot is on its way to another node.
- *
- * Nothing is sent for them. That no script changes them does not depend on it: lua/include/frozen.lua sees to that. Their
- * accounts get 503, their settlements wait. Decision 0049.
+ * Partitions of a cluster that this process leaves alone: those frozen in `tg:meta`, read each second, and for a second those that Redis
+ * has refused. Scripts do not depend on it (lua/include/frozen.lua). Accounts get 503, settlements wait. Decision 0042.
  */
 export function createFrozenPartitions(options: {
   isClustered(): boolean;
@@ -25,7 +21,6 @@ export function createFrozenPartitions(options: {
   list(): Promise<readonly number[]>;
   /** Called each second while any partition is left alone: it may be on another primary by now. */
   findPrimaries(): void;
-  /** Some partitions are in use again. */
   released(): void;
   log: Logger;
   metrics: Metrics;
@@ -74,18 +69,13 @@ export function createFrozenPartitions(options: {
   const frozen = {
     /** No partition is left alone. A field, since each call reads it. */
     isEmpty: true,
-    /** True if a partition is frozen or its slot is migrating. */
     has,
-    /** True if the partition of a name is frozen or its slot is migrating. */
     hasName(name: string): boolean {
       const partition = partitionOfName(name);
       return partition !== undefined && has(partition);
     },
     look,
-    /**
-     * Takes note of what Redis has answered to a call for this name.
-     * @returns whether the partition is to be left alone; the primary as such is usable then
-     */
+    /** @returns whether the partition is to be left alone; the primary as such is usable then */
     refuses(name: string, error: unknown): boolean {
       const partition = isRefusal(error) ? partitionOfName(name) : undefined;
       if (partition === undefined) return false;
@@ -106,10 +96,7 @@ export const frozenError = (cause?: unknown): GatewayError =>
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
 
-/**
- * An operator has frozen the partition, or its slot is between two nodes: the node that has it knows that the name may have
- * moved. The script has done nothing.
- */
+/** Frozen, or its slot is between two nodes. The script has done nothing. */
 const isRefusal = (error: unknown): boolean =>
   isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));
 

@@ -7,17 +7,11 @@ const WAITS_MS = [10, 20, 40, 80];
 export const isMoving = (error: unknown): boolean =>
   error instanceof Error && /^(ASK|TRYAGAIN) /.test(error.message);
 
-/**
- * True if a node has refused a call, or an item of one, because another node has its slot. It has done nothing: each script
- * fails so at its first command.
- */
+/** Another node has the slot. The call has done nothing: each script fails so at its first command. */
 export const hasMoved = (error: unknown): boolean =>
   error instanceof Error && /^MOVED |^ERR Script attempted to access a non local key/.test(error.message);
 
-/**
- * Runs plain commands on a name outside the partitions, again for a moment while its slot is on its way to another node.
- * @throws what the last try throws
- */
+/** Again for a moment while the slot is on its way to another node. @throws what the last try throws */
 export async function onceMoved<T>(command: () => Promise<T>): Promise<T> {
   for (const waitMs of WAITS_MS) {
     try {

@@ -19,7 +19,6 @@ export interface PlacedPrimary extends RedisHost {
   readonly replicas: number;
 }
 
-/** Which primary has which slot, at one time. */
 export interface Placement {
   readonly primaries: readonly PlacedPrimary[];
   /** Undefined where no primary serves the slot. */
@@ -69,10 +68,7 @@ export const everythingOnOne = (primary: PlacedPrimary): Placement => ({
   ofSlot: () => primary,
 });
 
-/**
- * Asks once where the primaries of a store are, and makes sure that they are primaries.
- * @throws StoreError with what was asked, what came, and what to do
- */
+/** Asks once, and makes sure that they are primaries. @throws StoreError with what was asked, what came, and what to do */
 export async function findPlacement(address: RedisAddress, options: PlacementOptions): Promise<Placement> {
   if (address.kind === "server") {
     const [server] = address.hosts;
@@ -119,10 +115,7 @@ export function requirePrimaryRole(replication: string, name: string): void {
   throw new StoreError(`${name} was named as the primary, and says that it is a replica${of}`, IS_REPLICA);
 }
 
-/**
- * Why a server that was named as a primary cannot be used, for the log of its breaker.
- * @param wasUsable whether it was used before: then its address is right
- */
+/** Why a server that was named as a primary cannot be used. @param wasUsable its address is right then */
 export function wordsOfNamed(name: string, wasUsable: () => boolean): (error: unknown) => string {
   return (error) => {
     if (error instanceof StoreError || (isReply(error) && !isReadOnly(error))) return inStoreWords(error);

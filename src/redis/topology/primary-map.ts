@@ -3,10 +3,7 @@ import type { Primary } from "../primary.ts";
 import { SLOTS, slotOf } from "./cluster-slots.ts";
 import type { Placement } from "./placement.ts";
 
-/**
- * Which primary has which partition and which name, at one time. A map never changes: another arrangement is another map, and
- * `replaceMap` of the connection puts it in force. Decision 0042.
- */
+/** Never changes: another arrangement is another map, which the connection's `replaceMap` puts in force. Decision 0042. */
 export interface PrimaryMap {
   of(partition: number): Primary;
   /** The primary of a Redis name: of one outside the partitions, such as `tg:meta`, or of any other. */
@@ -15,10 +12,7 @@ export interface PrimaryMap {
   readonly all: readonly Primary[];
   /** Some slots have no primary. */
   readonly hasGaps?: boolean;
-  /**
-   * A partition whose names are on this primary, for the name that its probe writes. A number beyond the store's partitions if
-   * the primary has none of these.
-   */
+  /** For the name that the primary's probe writes; beyond the store's partitions if it has none. */
   partitionOn(primary: Primary): number;
 }
 
@@ -37,10 +31,7 @@ export class PrimariesInUse {
   /** True if some accounts can be served. */
   readonly isUsable = (): boolean => this.map.all.some(({ breaker }) => !breaker.isOpen);
 
-  /**
-   * @throws GatewayError `store_unavailable` while the primary of this partition is away, or the partition frozen; without
-   * a partition, while all primaries are away
-   */
+  /** @throws GatewayError `store_unavailable` while its primary is away or it is frozen; without a partition, while all primaries are away */
   readonly requireUsable = (partition?: number): void => {
     if (partition !== undefined) this.map.of(partition).requireUsable(partition);
     else if (!this.isUsable()) this.map.ofName(META).requireUsable();
@@ -58,11 +49,7 @@ export const everythingOn = (primary: Primary): PrimaryMap => ({
 /** The map before the servers of the store have said where its primaries are. @param absent is never usable */
 export const nothingPlaced = (absent: Primary): PrimaryMap => ({ ...everythingOn(absent), all: [] });
 
-/**
- * The map of a placement.
- * @param opened the primary that belongs to a name of the placement
- * @param absent stands for the primary of slots that nobody serves; it is never usable
- */
+/** @param opened the primary of a name of the placement @param absent of slots that nobody serves; never usable */
 export function mapOf(placement: Placement, opened: (name: string) => Primary, absent: Primary): PrimaryMap {
   const bySlot = Array.from({ length: SLOTS }, (_, slot): Primary => {
     const placed = placement.ofSlot(slot);

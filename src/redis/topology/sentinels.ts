@@ -48,10 +48,7 @@ export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptio
   };
 }
 
-/**
- * The primary of the highest epoch. Sentinels that give it another name, such as a host name instead of an address, do not
- * change the one that is in use. A replica that any of them may promote counts.
- */
+/** The primary of the highest epoch; another name alone changes nothing. A replica that any of them may promote counts. */
 export function newest(
   answers: readonly Pick<SentinelAnswer, "primary">[],
   last: string | undefined,

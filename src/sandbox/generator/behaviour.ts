@@ -24,10 +24,7 @@ export interface Answering {
   message: string;
   retryAfterSeconds: number;
   delayMs: number;
-  /**
-   * hang: reads the request and never answers; drip: one byte each `dripMs`; reset: TCP reset after reading the request;
-   * truncate: half of the announced body, then the end; garbage: 200 and HTML.
-   */
+  /** drip: one byte each `dripMs`; reset: TCP reset after the request; truncate: half of the announced body; garbage: 200 and HTML. */
   fault: (typeof FAULTS)[number];
   dripMs: number;
 }

@@ -38,10 +38,7 @@ const letters = (limits: readonly ShadowLimit[] = []): string =>
 export const shadowLimitsOf = (letters: string): ShadowLimit[] =>
   TIER_LIMITS.flatMap(({ name, shadow }) => (letters.includes(shadow) ? [name] : []));
 
-/**
- * The limits of a key as CREDITS answers them: window and slots with the key's numbers, those of a UTC period one after the other.
- * @returns `rest`: what comes after them
- */
+/** As CREDITS answers: window and slots with the key's numbers, then those of a UTC period. @returns `rest`: what comes after them */
 export function limitsInForce(state: LimitState, values: Reply): { limits: Limits; rest: Reply } {
   const rest = [...values];
   const limits = byLimit(TIER_LIMITS, ({ counted }) => {

@@ -1,6 +1,5 @@
 import type { MetricFactory } from "./factory.ts";
 
-/** Records that the archive gets from the store. */
 export const ARCHIVED_KINDS = ["entry", "request", "account", "key", "audit"] as const;
 
 /** Copying to the archive. Each partition is copied by one gateway, which alone shows figures of it. */

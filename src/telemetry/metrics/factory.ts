@@ -21,7 +21,6 @@ export interface Series {
   pending: number;
 }
 
-/** Defines metrics in one registry. A gauge or counter with `read` takes its value at each scrape. */
 export function metricsIn(registry: Registry) {
   const registers = [registry];
   return {
@@ -90,10 +89,7 @@ class PendingSeries<Label extends string> {
   }
 }
 
-/**
- * Finds what was made for up to three values, such as the series of label values, and makes it the first time.
- * @param make its results are kept for ever: the values must be of closed sets
- */
+/** Made the first time, and kept for ever: the values must be of closed sets. */
 export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) {
   const made = new Map<string, Map<string, Map<number, Made>>>();
   return (a: string, b = "", c = 0): Made => {
@@ -107,7 +103,6 @@ export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) 
   };
 }
 
-/** Seconds, for requests and their upstream exchanges. */
 export const LATENCY_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
@@ -115,7 +110,6 @@ export const LATENCY_BUCKETS = [
 interface DistributionOptions<Label extends string> {
   name: string;
   help: string;
-  /** Upper bounds, rising. */
   buckets: readonly number[];
   labelNames: readonly Label[];
   registry: Registry;
@@ -141,10 +135,7 @@ export class Observations {
   }
 }
 
-/**
- * A histogram as prom-client has it, except that a series can be looked up once and kept: prom-client does that at each
- * observation, and cannot be given counts of buckets at the scrape.
- */
+/** prom-client looks a series up at each observation, and cannot be given counts of buckets at the scrape. */
 class Distribution<Label extends string> {
   readonly name: string;
   readonly help: string;
@@ -163,7 +154,6 @@ class Distribution<Label extends string> {
     registry.registerMetric(this as unknown as Metric<Label>);
   }
 
-  /** The series of these labels, to keep. */
   of(labels: Labels<Label>): Observations {
     const key = this.labelNames.map((name) => labels[name]).join("\n");
     let known = this.#series.get(key);
@@ -178,7 +168,6 @@ class Distribution<Label extends string> {
     this.of(labels).add(value);
   }
 
-  /** For the registry: all that was observed so far. */
   async get(): Promise<MetricObjectWithValues<MetricValue<string>>> {
     const { name, help, type, aggregator } = this;
     const values = [...this.#series.values()].flatMap((series) => this.#valuesOf(series));

@@ -2,7 +2,6 @@ import { dropped } from "../log.ts";
 import { REVISION, VERSION } from "../version.ts";
 import type { MetricFactory } from "./factory.ts";
 
-/** The process: its version, its configuration, its log and its traces. */
 export function processMetrics({ counter, gauge, readCounter }: MetricFactory) {
   gauge("tollgate_build_info", "Always 1; the labels are the version that runs and its commit.", {
     labelNames: ["version", "revision"],
@@ -48,7 +47,6 @@ export function processMetrics({ counter, gauge, readCounter }: MetricFactory) {
   };
 }
 
-/** The supervisor's own metrics. */
 export function logMetrics({ readCounter }: Pick<MetricFactory, "readCounter">): void {
   readCounter(
     "tollgate_log_lines_dropped_total",

@@ -24,7 +24,6 @@ export const SIGN_IN_REFUSALS = [
 ] as const;
 export type SignInRefusal = (typeof SIGN_IN_REFUSALS)[number];
 
-/** Requests of clients, from the connection to admission. */
 export function requestMetrics({ counter, gauge, histogram, ...define }: MetricFactory) {
   const overloads = counter(
     "tollgate_overload_total",
@@ -87,12 +86,10 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
   };
 }
 
-/** The state of the public port's connections. */
 interface ConnectionCounts {
   open: number;
   /** Requests that were read and have not started. */
   waiting: number;
-  /** Bytes of responses that clients have not read. */
   unreadBytes: number;
   /** How often reading from an address was paused since the start. */
   rests: number;

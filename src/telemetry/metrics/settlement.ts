@@ -14,7 +14,6 @@ export const SETTLEMENTS = [
   "expired",
 ] as const;
 
-/** Holds, credits and the sweeper. */
 export function settlementMetrics({ counter, gauge }: MetricFactory) {
   const settlements = counter(
     "tollgate_settlements_total",

@@ -1,6 +1,5 @@
 import type { MetricFactory } from "./factory.ts";
 
-/** Why a call to the store failed. */
 export const STORE_FAILURES = [
   "timeout",
   "connection",
@@ -26,7 +25,6 @@ const REPLAYED_CHARGES = [
 
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
-/** This gateway's use of the store. */
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   const storeFailures = counter(
     "tollgate_store_failures_total",
@@ -149,10 +147,7 @@ export function redisMetrics({ gauge }: MetricFactory) {
   };
 }
 
-/**
- * Figures of the whole store. One gateway counts them and leaves them in the store; every gateway that shares it reports
- * the same values, so queries take the maximum, never the sum.
- */
+/** One gateway counts and leaves them in the store; all report the same values, so queries take the maximum. */
 export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
   const aggregator = "max";
   return {

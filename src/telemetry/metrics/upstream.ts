@@ -1,6 +1,5 @@
 import { LATENCY_BUCKETS, type MetricFactory } from "./factory.ts";
 
-/** Requests to the upstream. */
 export function upstreamMetrics({ counter, gauge, histogram }: MetricFactory) {
   const upstreamUnusableStates = counter(
     "tollgate_upstream_unusable_states_total",

@@ -1,9 +1,7 @@
 import type { MetricFactory } from "./factory.ts";
 
-/** Outcomes in `tollgate_webhook_deliveries_total`. */
 export const DELIVERY_OUTCOMES = ["delivered", "again", "retried", "failed", "disabled", "fenced"] as const;
 
-/** Messages to customers. */
 export function webhookMetrics({ counter, gauge }: MetricFactory) {
   const webhookDeliveries = counter(
     "tollgate_webhook_deliveries_total",
@@ -62,7 +60,6 @@ export type CallbackResult = (typeof CALLBACK_RESULTS)[number];
 /** Callbacks that were refused before the store was asked. */
 export const CALLBACK_REFUSALS = ["forged", "limited", "overloaded"] as const;
 
-/** Callbacks of the upstream. */
 export function callbackMetrics({ counter }: MetricFactory) {
   const callbacks = counter("tollgate_callbacks_total", "Callbacks of the upstream, by what they led to.", [
     "outcome",

@@ -3,7 +3,6 @@ import { type AdapterChoice, ENVELOPE_CHOICE } from "../dialect.ts";
 import { ENVELOPE } from "./envelope.ts";
 import { KIE } from "./kie.ts";
 
-/** The adapters that come with the gateway, by their names. */
 export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE, KIE].map((one) => [one.name, one]));
 
 /** Each of them with its default options. */
@@ -14,7 +13,6 @@ export function builtInChoices(): AdapterChoice[] {
   });
 }
 
-/** The given options, and the defaults of those that are not given. */
 export function withDefaults(
   { options }: Adapter,
   given: Readonly<Record<string, unknown>> = {},

@@ -29,10 +29,7 @@ export const ENVELOPE: Adapter = {
 /** The id of a task of any form, also where the answer as a whole cannot be read. */
 const NAMED_TASK = /"task_id"\s*:\s*(?:"[^"]|[\d[{-])/;
 
-/**
- * An id in hand counts more than the code beside it: with any 2xx the task is bound, and polls tell what becomes of it; otherwise the
- * outcome is unclear. It never is a refusal.
- */
+/** An id in hand counts more than the code beside it: with any 2xx the task is bound; otherwise unclear, never a refusal. */
 function created(response: AdapterResponse): Created {
   const { status, json } = response;
   const taskId = taskIdIn(json);
@@ -109,10 +106,7 @@ const ABOUT_GATEWAY =
 /** Codes of the upstream, or of a gateway like this one, that mean "slow down", whatever the HTTP status. */
 const LIMITS = new Set([429, 2001, 2004]);
 
-/**
- * Reads a complete rejection: HTTP 4xx, a redirect, or a success with another body code.
- * @param of what a 404 is about: the task that was polled, or the request itself
- */
+/** HTTP 4xx, a redirect, or a success with another body code. @param of what a 404 is about */
 function rejection({ status, json }: AdapterResponse, of: "task" | "request"): Rejection {
   const code = Number.isSafeInteger(json?.code) ? (json?.code as number) : status;
   const text = textOf(json);

@@ -114,5 +114,4 @@ export const changeOfAccount = operation("PATCH /accounts/{account}", {
   answer: (account) => answer(account),
 });
 
-/** Accounts: before their first key, and for their whole life. */
 export const accountRoutes = [listOfAccounts, creationOfAccount, readingOfAccount, changeOfAccount];

@@ -7,7 +7,6 @@ import { Price, Tiers } from "../schemas.ts";
 
 const MISSING_SHOWN_MAX = 100;
 
-/** A short list that comes whole. */
 const listOf = <Item extends typeof Package | typeof Price>(item: Item) =>
   t.object({ data: t.list(item), next_cursor: t.textOrNull(t.ALWAYS_NULL) });
 

@@ -121,7 +121,6 @@ const found = (
 
 const placeOf = ({ kind, id, account_id }: Found): string => JSON.stringify([kind, id, account_id]);
 
-/** @param besides errors that are thrown all the same */
 async function unlessUnknown<Result>(
   looking: Promise<Result>,
   besides?: typeof UnreadError,

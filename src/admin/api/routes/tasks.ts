@@ -119,5 +119,4 @@ export const refundOfTask = operation("POST /tasks/{task}/refund", {
   answer: bookingAnswer,
 });
 
-/** Tasks of an account, and one task, by its id or by that of its request. */
 export const taskRoutes = [listOfTasks, readingOfTask, transactionsOfTaskRoute, releaseOfTask, refundOfTask];

@@ -205,7 +205,6 @@ function requireOneChoice({ key_id, cursor, limit }: Static<typeof UseQuery>): v
   throw new Problem("invalid", message, { errors: [{ path: "?key_id", message }] });
 }
 
-/** One key, or those of a page of the list of keys. */
 async function keyIdsOf(
   nodes: RedisNodes,
   accountId: string,
@@ -219,5 +218,4 @@ async function keyIdsOf(
   return { keyIds: keys.map((key) => key.keyId), next };
 }
 
-/** Over all gateways. Reads are bounded, and say where they were cut. */
 export const todayRoutes = [topKeys, refusalsOfDay, openRequests, useOfLimits, refusalsOfAccount];

@@ -55,7 +55,6 @@ export const creationOfToken = operation("POST /tokens", {
   answer: ({ record, token }) => ({ status: 201, body: tokenShown(record, token) }),
 });
 
-/** Undefined for operators. */
 function makerOf({ tokenId, root, ...rights }: Grantee, familyMost = 0): Maker | undefined {
   return tokenId === undefined || root === undefined ? undefined : { tokenId, root, ...rights, familyMost };
 }
@@ -84,7 +83,6 @@ export const listOfTokens = operation("GET /tokens", {
     ),
 });
 
-/** @throws OperatorError for any cursor */
 async function onlyToken(nodes: RedisNodes, tokenId: string, cursor: string | undefined) {
   if (cursor !== undefined) throw badCursor();
   const token = await tokenOfId(nodes, tokenId);

@@ -16,7 +16,6 @@ const day = (description: string) =>
   t.optional(Type.String({ format: "date", description, examples: ["2026-10-31"] }));
 const days = { from: day("The first day."), to: day("The last day, itself included.") };
 
-/** @param known the groups, in words */
 const groupBy = (known: string, example: string) =>
   t.optional(
     Type.String({
