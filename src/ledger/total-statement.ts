@@ -11,7 +11,7 @@ import { requireMonth, type Statement } from "./statements.ts";
 import { dayStartMs, monthBounds, NO_USAGE, sumOfNumbers, totalsOf, type UsageNumbers } from "./usage.ts";
 
 /** The sum of all accounts' statements; null where Redis does not reach back to the first entry and there is no archive. */
-export type TotalStatement = Omit<Statement, "opening" | "closing"> & {
+type TotalStatement = Omit<Statement, "opening" | "closing"> & {
   opening: number | null;
   closing: number | null;
 };
