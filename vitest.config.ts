@@ -29,6 +29,9 @@ const LONGEST = [
   "test/code/code.test.ts",
   "test/archive/memory.test.ts",
   "test/unit/house/recipes.test.ts",
+  "test/unit/house/release.test.ts",
+  "test/unit/house/shop-types.test.ts",
+  "test/unit/api/openapi-lint.test.ts",
   "test/fault/short.test.ts",
 ];
 const isShort = ({ moduleId }: TestSpecification): boolean =>

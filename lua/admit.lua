@@ -28,7 +28,7 @@
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name account window slots request due idempotency?
 --@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
---@include limits month money numbers price reply request window
+--@include date limits money numbers price reply request window
 --@unless_frozen key_name
 
 local key = read_key(key_name, now, tiers)

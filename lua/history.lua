@@ -13,7 +13,7 @@
 --   other   an entry is another account's
 --@keys ledger trimmed
 --@args now account_id from looked_max answered_max wanted endpoint since_text before_text later_refunds
---@include entry kind
+--@include entry
 local at = from
 local since, before = tonumber(since_text), tonumber(before_text)
 -- An id never has an earlier time than its entry, but for the moment between two looks at the clock.

@@ -34,6 +34,7 @@ const CHARGES = 100_000;
 const RECORDS = 2000;
 const DELIVERIES = 10_000;
 const FIELDS = 20_000;
+const USAGE_ROWS = 1000;
 const SOLD = 600;
 const STEP = 1000;
 const SECOND_MS = 1000;
@@ -260,8 +261,13 @@ async function* sumPages(nodes: RedisNodes, { month }: Busy): AsyncGenerator<Lis
     ...{ name, filter, place: "whole" },
     read: async () => (await read()).length,
   });
-  for (const by of [["day"], ["day", "endpoint", "key"]] as const)
-    yield one("usage", by.join(), async () => (await accountUsage(nodes, { accountId: ACCOUNT, by })).rows);
+  for (const by of [["day"], ["day", "endpoint", "key"], ["endpoint"], ["key"]] as const)
+    yield* pagesOf(
+      "usage",
+      by.join(),
+      (after) => accountUsage(nodes, { accountId: ACCOUNT, by, after, limit: USAGE_ROWS }),
+      ({ rows }) => rows,
+    );
   const byEndpoint = { by: ["day", "endpoint"], limit: LIMIT } as const;
   yield one("usage of all", "day,endpoint", async () => (await allUsage(nodes, byEndpoint)).rows);
   yield* pagesOf(

@@ -1,4 +1,4 @@
---@include kind numbers
+--@include entry numbers
 -- An account's checkpoint: what its entries add up to that have left the ledger, and the latest ten of them for GET /credits.
 -- A text: its first line has the numbers by name that are not zero, each further one an entry, most recent first.
 -- src/records/checkpoints.ts says what they are, and reads them.

@@ -1,4 +1,8 @@
---@include owner
+-- The request that owns a task id, by the text of its record or of its claim.
+local function read_owner(text)
+  return string.match(text, "^!?(%S+)")
+end
+
 -- A claim says which request owns a task id over all partitions, and the tag of the partition where its record is, `task`.
 local function claim_text(request_id, task)
   return request_id .. " " .. string.sub(task, 5, string.find(task, "}", 5, true) - 1)

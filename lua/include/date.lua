@@ -14,3 +14,9 @@ local function date_of(at)
   local day = of_year - math.floor((153 * shifted + 2) / 5) + 1
   return years + era * 400 + (month <= 2 and 1 or 0), month, day, days
 end
+
+-- The UTC month of a time (ms), as months since January 1970.
+local function month_of(at)
+  local year, month = date_of(at)
+  return (year - 1970) * 12 + month - 1
+end

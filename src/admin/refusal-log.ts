@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { dropOldest } from "../domain/bounded.ts";
+import { decoded } from "../domain/endpoints.ts";
 import { visible } from "../domain/operator-texts.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
@@ -70,7 +71,7 @@ export function createRefusalLog(options: {
 
 export const requestLine = (req: IncomingMessage): object => ({
   method: req.method,
-  path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),
+  path: shortened(withoutSecrets(decoded(req.url?.split("?")[0] ?? ""))),
   remote_address: req.socket.remoteAddress,
 });
 
@@ -82,14 +83,6 @@ export function shortened(whole: string): string {
   let chars = TEXT_BYTES_MAX;
   while (bytesOf(`${text.slice(0, chars)}…`) > TEXT_BYTES_MAX) chars = Math.floor(chars * 0.9);
   return `${text.slice(0, chars)}…`;
-}
-
-function decodedPath(path: string): string {
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    return path;
-  }
 }
 
 const SECRET = /\b(sk|tgm)_[^\s"'`/?&,;]+/g;

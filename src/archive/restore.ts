@@ -1,6 +1,6 @@
 import { monthOf } from "../domain/moments.ts";
 import { kindOf, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
-import { partitionOf } from "../records/names.ts";
+import { PARTITIONS_MAX, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { countersText, moneyText } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
@@ -24,7 +24,6 @@ import type { ArchiveConnection, ArchiveQuery } from "./tables.ts";
 import { trimLedger } from "./trimming.ts";
 
 const PAGE = 2000;
-const PARTITIONS_MAX = 1024;
 /** Nobody else uses Redis meanwhile. */
 const SLICE = 1000;
 

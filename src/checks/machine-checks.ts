@@ -14,7 +14,7 @@ import {
 import path from "node:path";
 import { type CertificateValidity, certificateValidities } from "../config/certificates.ts";
 import type { Config } from "../config/config.ts";
-import { dayText } from "../domain/moments.ts";
+import { DAY_MS, dayText } from "../domain/moments.ts";
 import { FILE_BYTES_MAX } from "../durability/outbox/journal-lines.ts";
 import { diskReason } from "../durability/outbox/journal-state.ts";
 import { readRegularFile } from "../durability/process-files.ts";
@@ -168,7 +168,6 @@ function storeOf(line: string): string | undefined {
 }
 
 const CERTIFICATES = "certificates";
-const DAY_MS = 86_400_000;
 /** As the alert TollgateCertificateExpires. */
 const WARNING_MS = 14 * DAY_MS;
 

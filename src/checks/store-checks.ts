@@ -8,6 +8,7 @@ import { gapsInWords, readTierCounts } from "../operations/keys/tier-counts.ts";
 import { listPartitions, type PartitionView } from "../operations/store/freezing.ts";
 import { knownLoss } from "../operations/store/operator-loss.ts";
 import { upstreamTags } from "../operations/tasks/operator-tasks.ts";
+import { PARTITIONS_MAX } from "../records/names.ts";
 import type { RedisEndpoint } from "../redis/client.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { placeOf } from "../redis/open-nodes.ts";
@@ -22,7 +23,6 @@ import { sentinelsChecks } from "./sentinels-checks.ts";
 import { errorCheck, serverChecks } from "./server-checks.ts";
 
 /** As many as a store may have. */
-const PARTITIONS_MAX = 1024;
 
 interface StoreChecks {
   checks: Check[];

@@ -7,10 +7,8 @@ import {
 } from "../admin/api/routes/accounts.ts";
 import { topOfAccounts } from "../admin/api/routes/usage.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
-import { limitOptions, listed, operationCommand, paging } from "./operation-command.ts";
+import { ACCOUNT, limitOptions, listed, operationCommand, paging } from "./operation-command.ts";
 import { group } from "./options.ts";
-
-const ACCOUNT = { "<account>": "account id" };
 
 export const accountsCommand = group("accounts", "accounts: create, show and change them", [
   operationCommand(creationOfAccount, {

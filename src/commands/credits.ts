@@ -12,7 +12,7 @@ import { storeNowMs } from "../redis/server-clock.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { requireConfig } from "./local-config.ts";
-import { flat, listed, operationCommand, timeIn } from "./operation-command.ts";
+import { ACCOUNT, flat, listed, operationCommand, timeIn } from "./operation-command.ts";
 import { command, group } from "./options.ts";
 import { note, print } from "./output.ts";
 import { withRedis } from "./redis.ts";
@@ -20,8 +20,6 @@ import { listing, moment, table } from "./terminal.ts";
 
 /** `tollgate keys list --account` shows all. */
 const KEYS_SHOWN_MAX = 1000;
-
-const ACCOUNT = { "<account>": "account id" };
 
 export const creditsCommand = group(
   "credits",

@@ -292,6 +292,8 @@ export const listed =
 
 export const timeIn = (field: string) => (row: Row) => moment(Date.parse(String(row[field])));
 
+export const ACCOUNT = { "<account>": "account id" };
+
 /** Options of lists. */
 export const PERIOD = {
   "--from <time>": "from this day or time on",

@@ -11,11 +11,10 @@ import {
   testOfWebhook,
 } from "../admin/api/routes/webhooks.ts";
 import { WEBHOOK_EVENT_TYPES } from "../domain/webhook-events.ts";
-import { flat, listed, operationCommand } from "./operation-command.ts";
+import { ACCOUNT, flat, listed, operationCommand } from "./operation-command.ts";
 import { group } from "./options.ts";
 import { listing, paint } from "./terminal.ts";
 
-const ACCOUNT = { "<account>": "account id" };
 const WEBHOOK = { ...ACCOUNT, "<webhook-id>": "the endpoint's id, we_..." };
 const TARGET = {
   ...ACCOUNT,

@@ -24,7 +24,8 @@ export function generationEndpoint(text: string): GenerationEndpoint | undefined
   return GENERATION_ENDPOINTS.find((endpoint) => endpoint === name);
 }
 
-function decoded(text: string): string {
+/** As it is if it is no percent-encoded text. */
+export function decoded(text: string): string {
   try {
     return decodeURIComponent(text);
   } catch {

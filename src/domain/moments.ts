@@ -9,6 +9,8 @@ export function momentMs(text: string): number | undefined {
   return Number.isNaN(atMs) ? undefined : atMs;
 }
 
+export const DAY_MS = 86_400_000;
+
 /** The UTC day, such as 2026-10-31. */
 export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, DAY_CHARS);
 
@@ -49,7 +51,7 @@ const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 /** A UTC month such as 2026-10. */
 export const isMonth = (text: string): boolean => MONTH.test(text);
 
-/** Months since January 1970; lua/include/month.lua has the same. */
+/** Months since January 1970; lua/include/date.lua has the same. */
 export function monthOf(ms: number): number {
   const date = new Date(ms);
   return (date.getUTCFullYear() - 1970) * 12 + date.getUTCMonth();

@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { dayText } from "../domain/moments.ts";
+import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
@@ -8,30 +8,41 @@ import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { placeOfAccount } from "../redis/store-facts.ts";
 import {
-  addUsage,
   createUsageRows,
   dayStartMs,
   monthBounds,
+  type UsageGroup,
+  type UsageRow,
+  type UsageSelection,
+} from "./usage.ts";
+import {
+  countUsage,
   NO_USAGE,
+  readUsage,
   rolledSince,
   sumOfNumbers,
   totalsOf,
-  type UsageGroup,
   type UsageNumbers,
-  type UsageRow,
-  type UsageSelection,
-  usageOf,
-} from "./usage.ts";
+  usageCounts,
+} from "./usage-rollups.ts";
 
-const DAY_MS = 86_400_000;
 const KEPT_MS = 400 * DAY_MS;
+
+/** Records that a page reads before it ends with their month. ROLLUP keeps at most as many of a month. */
+const RECORDS_MAX = 20_000;
 
 /** Days are by UTC, such as 2026-10-31, both inclusive. */
 interface AccountUsageQuery {
   accountId: string;
   from?: string | undefined;
   to?: string | undefined;
-  by: readonly Exclude<UsageGroup, "account">[];
+  by: readonly UsageGroup[];
+  /** Of this key only. */
+  keyId?: string | undefined;
+  /** Where the page begins: a `next`. */
+  after?: string | undefined;
+  /** Rows; undefined for all. */
+  limit?: number | undefined;
 }
 
 interface AccountUsage {
@@ -42,6 +53,10 @@ interface AccountUsage {
   sinceMs: number | undefined;
   /** Like `sinceMs`, for tasks. */
   endedSinceMs: number | undefined;
+  /** Where the next page begins, if there is one. */
+  next: string | undefined;
+  /** Records of Redis that were read; undefined from the archive. */
+  looked?: number;
 }
 
 /** @throws OperatorError `unavailable` while the archive cannot be used */
@@ -50,7 +65,10 @@ export interface ArchivedUsage {
   copiedUntilMs(partition: number): Promise<number | undefined>;
 }
 
-/** From the archive and, for the latest days, Redis. Cost depends on days, endpoints and keys, not on entries. @throws OperatorError */
+/**
+ * From the archive and, for the latest days, Redis. A page by day or month first ends with the month in which it has its rows or has read
+ * enough. Cost depends on days, endpoints and keys, not on entries. @throws OperatorError
+ */
 export async function accountUsage(
   nodes: RedisNodes,
   query: AccountUsageQuery,
@@ -64,17 +82,19 @@ export async function accountUsage(
   if (money === null) throw noAccount(accountId);
   const place = { redis, partition, nowMs: await storeNowMs(redis) };
   const since = await sinceOf(place);
-  if (archive) {
-    const found = await fromBoth(place, query, since, archive).catch(unlessAway);
-    if (found) return { rows: found, source: "archive", sinceMs: undefined, endedSinceMs: undefined };
-  }
-  const rows = createUsageRows(query.by);
-  await addRollups(rows, place, query);
   const beginMs = Math.max(Number(createdAt ?? 0), from === undefined ? 0 : dayStartMs(from));
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
+  const archived = archive && (await fromBoth(place, query, since, archive).catch(unlessAway));
+  if (archived)
+    return {
+      ...{ ...archived.page(), source: "archive" },
+      ...{ sinceMs: undefined, endedSinceMs: undefined },
+    };
+  const rows = createUsageRows(query.by, query);
+  const { end, looked } = await addRollups(rows, place, query);
+  const page = rows.page();
   return {
-    rows: rows.all(),
-    source: "redis",
+    ...{ rows: page.rows, next: page.next ?? end, looked, source: "redis" },
     sinceMs: after(since.entriesMs),
     endedSinceMs: after(since.endedMs),
   };
@@ -92,39 +112,62 @@ async function sinceOf({ redis, partition, nowMs }: Place): Promise<{ entriesMs:
   return { entriesMs: Math.max(keptMs, rolled.entriesMs), endedMs: Math.max(keptMs, rolled.endedMs) };
 }
 
+type Rows = ReturnType<typeof createUsageRows>;
+
 async function fromBoth(
   place: Place,
   query: AccountUsageQuery,
   since: { entriesMs: number; endedMs: number },
   archive: ArchivedUsage,
-): Promise<UsageRow[]> {
+): Promise<Rows> {
+  const rows = createUsageRows(query.by, query);
+  const { accountId, from = "", to = "9999-12-31", by, keyId } = query;
   const copiedMs = Math.min(await archive.copiedUntilMs(place.partition).then((ms) => ms ?? 0), place.nowMs);
   // One more day: tasks are copied after charges, and clocks may differ.
   const first = dayText(Math.max(0, copiedMs - DAY_MS));
   const isInRedis = Math.max(since.entriesMs, since.endedMs) <= dayStartMs(first);
-  if (!isInRedis) return archive.usage(query);
-  const { from = "", to = "9999-12-31", by } = query;
   const before = dayText(dayStartMs(first) - DAY_MS);
-  const rows = createUsageRows(by);
-  const last = to < before ? to : before;
-  if (from <= last) for (const row of await archive.usage({ ...query, to: last })) rows.add(row, row);
-  if (to >= first) await addRollups(rows, place, { ...query, from: from > first ? from : first });
-  return rows.all();
+  const last = !isInRedis ? query.to : to < before ? to : before;
+  if (last === undefined || from <= last) {
+    const found = await archive.usage({ accountId, from: query.from, to: last, by });
+    for (const row of found) if (keyId === undefined || row.key_id === keyId) rows.add(row, row);
+  }
+  if (isInRedis && to >= first)
+    await addRollups(rows, place, { ...query, from: from > first ? from : first, limit: undefined });
+  return rows;
 }
 
+/** @returns the end of the last month that was read, if there are further ones */
 async function addRollups(
-  rows: ReturnType<typeof createUsageRows>,
+  rows: Rows,
   { redis, partition, nowMs }: Place,
-  { accountId, from = "", to = "9999-12-31" }: AccountUsageQuery,
-): Promise<void> {
-  const months = monthsOf(nowMs, from || undefined, to);
-  for await (const page of usageOf(redis, partition, accountId, months)) {
-    for (const { day, endpoint, keyId, numbers } of page) {
-      if (day < from || day > to) continue;
-      addUsage(rows, { day, endpoint, key_id: keyId }, numbers);
-    }
+  { accountId, from = "", to = "9999-12-31", by, keyId, after = "", limit }: AccountUsageQuery,
+): Promise<{ end: string | undefined; looked: number }> {
+  const isByMonth = by[0] === "day" || by[0] === "month";
+  const months = monthsOf(nowMs, from || undefined, to).filter(
+    (month) => !isByMonth || endOfMonth(month) > after,
+  );
+  const counts = await countUsage(redis, partition, accountId, months);
+  let looked = 0;
+  let end: string | undefined;
+  for (const [at, month] of months.entries()) {
+    const count = counts[at]!;
+    if (count === 0) continue;
+    const isEnough = limit !== undefined && (rows.hasEnough() || looked + count > RECORDS_MAX);
+    if (isByMonth && looked > 0 && isEnough) return { end, looked };
+    await readUsage(redis, { partition, accountId, month }, ({ day, endpoint, keyId: key, numbers }) => {
+      if (day < from || day > to || (keyId !== undefined && key !== keyId)) return;
+      const used = usageCounts(numbers);
+      if (used) rows.add({ day, account_id: accountId, endpoint, key_id: key }, used);
+    });
+    looked += count;
+    end = endOfMonth(month);
   }
+  return { end: undefined, looked };
 }
+
+/** After all days of a month in the order of rows. */
+const endOfMonth = (month: string): string => `${month}~`;
 
 export function monthsOf(nowMs: number, from: string | undefined, to: string | undefined): string[] {
   const oldest = dayText(nowMs - KEPT_MS).slice(0, 7);

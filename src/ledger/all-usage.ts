@@ -8,15 +8,8 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-clock.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { type ArchivedUsage, accountUsage, monthsOf } from "./account-usage.ts";
-import {
-  addUsage,
-  createUsageRows,
-  dayStartMs,
-  rolledSince,
-  totalsByEndpoint,
-  type UsageGroup,
-  type UsageRow,
-} from "./usage.ts";
+import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
+import { rolledSince, totalsByEndpoint, usageCounts } from "./usage-rollups.ts";
 
 const ACCOUNTS_MAX = 50;
 
@@ -73,7 +66,8 @@ export async function allUsage(
   for (const { day, endpoint, numbers } of records) {
     if ((from !== undefined && day < from) || (to !== undefined && day > to)) continue;
     if ((endpoint !== "") !== isByEndpoint) continue;
-    addUsage(rows, { day, endpoint }, numbers);
+    const used = usageCounts(numbers);
+    if (used) rows.add({ day, endpoint }, used);
   }
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
   return {
@@ -104,56 +98,44 @@ export async function rolledSinceOf(
   };
 }
 
-/** A place is an account and how many of its rows were shown: it may have more rows than a page. */
+/** Records that a page reads before it ends with an account. */
+const RECORDS_MAX = 10_000;
+
+/** A place is an account, and where its next rows begin, if it has more. */
 async function usageByAccount(
   nodes: RedisNodes,
   { from, to, by, cursor, limit }: UsageQuery,
   archive: ArchivedUsage | undefined,
 ): Promise<AllUsage> {
-  const list = ["all-usage", from, to, ...by];
-  const groups: UsageGroup[] = ["account", ...by.filter((name) => name !== "account")];
-  const [after = "", shownBefore = "0"] = cursor === undefined ? [] : positionOf(list, cursor).split(" ");
-  let skipped = Number(shownBefore);
+  const list = ["usage-by-account", from, to, ...by];
+  const rest = by.filter((name) => name !== "account");
+  const [, last = "", inside = ""] =
+    cursor === undefined ? [] : (/^(\S+) (.*)$/s.exec(positionOf(list, cursor)) ?? []);
   const reads = readsOfMost(nodes);
   const partitions = await partitionsOf(nodes);
   const nameOf = (partition: number): string => partitionNames(partition).accounts;
-  const found = await firstMembers(reads, { partitions, nameOf, prefix: "", after }, ACCOUNTS_MAX);
-  const ids = [...(skipped > 0 ? [after] : []), ...found.map(({ member }) => member)].slice(0, ACCOUNTS_MAX);
+  const found = await firstMembers(reads, { partitions, nameOf, prefix: "", after: last }, ACCOUNTS_MAX);
+  const ids = [...(inside === "" ? [] : [last]), ...found.map(({ member }) => member)].slice(0, ACCOUNTS_MAX);
   const rows: UsageRow[] = [];
   const since: { entriesMs?: number | undefined; endedMs?: number | undefined } = {};
   const page = (place?: string): AllUsage => ({
     ...{ rows, next: place && cursorOf(list, place), source: archive ? "archive" : "redis" },
     ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, unread: reads.unread() },
   });
+  let left = RECORDS_MAX;
   for (const accountId of ids) {
-    const used = await usageOfOne(nodes, { accountId, from, to }, groups, archive);
+    const query = { accountId, from, to, by: rest, limit: limit - rows.length };
+    const after = accountId === last ? inside : undefined;
+    const used = await accountUsage(nodes, { ...query, after }, archive);
     since.entriesMs = latestOf(since.entriesMs, used.sinceMs);
     since.endedMs = latestOf(since.endedMs, used.endedSinceMs);
-    const left = used.rows.slice(skipped);
-    const shown = left.slice(0, limit - rows.length);
-    rows.push(...shown);
-    if (shown.length < left.length) return page(`${accountId} ${skipped + shown.length}`);
-    if (rows.length === limit) return page(`${accountId} 0`);
-    skipped = 0;
+    rows.push(...used.rows.map((row) => ({ account_id: accountId, ...row })));
+    if (used.next !== undefined) return page(`${accountId} ${used.next}`);
+    left -= used.looked ?? 0;
+    if (rows.length === limit || left <= 0) return page(`${accountId} `);
   }
-  return page(ids.length < ACCOUNTS_MAX ? undefined : `${ids.at(-1)} 0`);
+  return page(ids.length < ACCOUNTS_MAX ? undefined : `${ids.at(-1)} `);
 }
-
-async function usageOfOne(
-  nodes: RedisNodes,
-  account: { accountId: string; from: string | undefined; to: string | undefined },
-  groups: readonly UsageGroup[],
-  archive: ArchivedUsage | undefined,
-) {
-  const by = groups.includes("month") ? ALL_BUT_ACCOUNT : groups.filter((name) => name !== "account");
-  const used = await accountUsage(nodes, { ...account, by: by as typeof ALL_BUT_ACCOUNT }, archive);
-  const rows = createUsageRows(groups);
-  for (const row of used.rows) rows.add({ ...row, account_id: account.accountId }, row);
-  return { ...used, rows: rows.all() };
-}
-
-/** Months are added up of days. */
-const ALL_BUT_ACCOUNT: ("day" | "endpoint" | "key")[] = ["day", "endpoint", "key"];
 
 const latestOf = (one: number | undefined, other: number | undefined): number | undefined =>
   one === undefined || (other !== undefined && other > one) ? other : one;

@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { DAY_MS } from "../domain/moments.ts";
 import type { Checkpoint } from "../records/checkpoints.ts";
 import {
   isLater,
@@ -65,7 +66,6 @@ export const FOLD_NUMBERS = [
 ] as const;
 export type AccountFold = Record<(typeof FOLD_NUMBERS)[number], number> & { last: string };
 
-const DAY_MS = 86_400_000;
 export const dayOf = (atMs: string | number): number => Math.floor(Number(atMs) / DAY_MS);
 
 /** State of a partition's ledger, read up to `lastId`. Trimmed accounts begin with their checkpoint. */

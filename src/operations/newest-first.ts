@@ -10,7 +10,7 @@ export interface StreamPosition {
 }
 
 /** Ids follow the server's clock, which may have been put back. */
-const CLOCK_SLACK_MS = 5 * 60_000;
+export const CLOCK_SLACK_MS = 5 * 60_000;
 
 interface NewestFirst<Row> {
   nodes: RedisNodes;

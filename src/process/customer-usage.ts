@@ -1,4 +1,5 @@
 import type { Config } from "../config/config.ts";
+import { dropOldest } from "../domain/bounded.ts";
 import type { UsageAnswer, UsageQuestion } from "../gateway/usage.ts";
 import { accountUsage } from "../ledger/account-usage.ts";
 import { createOperatorSession } from "../operations/access/operator-session.ts";
@@ -25,7 +26,7 @@ export function createCustomerUsage({ store }: Pick<Config, "store">) {
       if (kept && performance.now() - kept.askedMs < KEPT_MS) return kept.answer;
       const answer = read(accountId, question);
       answers.delete(name);
-      if (answers.size >= KEPT_MAX) answers.delete(answers.keys().next().value!);
+      dropOldest(answers, KEPT_MAX);
       answers.set(name, { askedMs: performance.now(), answer });
       answer.catch(() => answers.delete(name));
       return answer;

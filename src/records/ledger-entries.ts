@@ -102,7 +102,7 @@ export function ledgerEntry(partition: number, [streamId, fields]: StreamEntry):
   };
 }
 
-/** A revoked refund is a refund below zero. As in lua/include/kind.lua and the archive's view `tollgate.ledger_entries`. */
+/** A revoked refund is a refund below zero. As in lua/include/entry.lua and the archive's view `tollgate.ledger_entries`. */
 export const GRANT_KINDS = ["purchase", "trial", "goodwill"] as const;
 export type GrantKind = (typeof GRANT_KINDS)[number];
 export const ENTRY_KINDS = ["charge", "refund", ...GRANT_KINDS, "adjustment", "reversal"] as const;

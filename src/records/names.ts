@@ -21,6 +21,9 @@ interface KeyNames {
   readonly ledger: string;
 }
 
+/** Of a store, at most. */
+export const PARTITIONS_MAX = 1024;
+
 /** `tg:meta`: what is fixed at the first start (hash). */
 export const META = "tg:meta";
 
@@ -31,7 +34,7 @@ export const indexName = (digest: string): string => `tg:index:${digest}`;
 const tag = (partition: number): string => TAGS[partition] ?? newTag(partition);
 const newTag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
 /** Of the partitions that stores usually have. */
-const TAGS = Array.from({ length: 1024 }, (_, partition) => newTag(partition));
+const TAGS = Array.from({ length: PARTITIONS_MAX }, (_, partition) => newTag(partition));
 
 /** The mark of a frozen partition, which lua/include/frozen.lua looks for (string: since when, Unix ms). */
 export const frozenName = (partition: number): string => `${tag(partition)}:frozen`;

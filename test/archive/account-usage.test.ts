@@ -122,6 +122,7 @@ test("an archive that is away leaves what Redis has, and how far that goes", asy
     expect(await usage({}, away)).toEqual({
       rows: [{ day: today, ...counts(2, 20, 10, 1, 1) }],
       source: "redis",
+      looked: 2,
       sinceMs: startMs,
       endedSinceMs: startMs,
     });

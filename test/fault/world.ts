@@ -146,9 +146,15 @@ export async function createWorld(
   return world;
 }
 
+/** By tree. */
+const scriptTexts = new Map<string, string[]>();
+
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
 export async function loadScripts(redis: Redis, root: string): Promise<void> {
-  for (const script of SCRIPTS) await redis.script("LOAD", scriptSource(script, { folder: `${root}/lua` }));
+  const folder = `${root}/lua`;
+  const texts = scriptTexts.get(root) ?? SCRIPTS.map((script) => scriptSource(script, { folder }));
+  scriptTexts.set(root, texts);
+  await Promise.all(texts.map((text) => redis.script("LOAD", text)));
 }
 
 /** Resolves once the condition holds; false when that takes too long. */

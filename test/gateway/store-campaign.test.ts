@@ -16,6 +16,11 @@ import {
 } from "../support/store-stage.ts";
 
 const REQUESTS = 300;
+/** Where this machine is so busy that most requests meet a timeout, there are more of them. */
+const REQUESTS_MAX = 6000;
+const CHARGED_MIN = 20;
+/** Answers with 200; repeats of an Idempotency-Key are among them. */
+const SERVED_MIN = 2 * CHARGED_MIN;
 const CLIENTS = 24;
 const SEED = Number(process.env.SEED ?? randomInt(2 ** 31));
 
@@ -117,7 +122,7 @@ async function stopTwice(begun: () => number, denied: () => number): Promise<voi
   await Promise.all(gateways.map(ready));
   const before = denied();
   redis.pause();
-  await until(() => denied() > before || begun() === REQUESTS, "a request to be denied").finally(() =>
+  await until(() => denied() > before || begun() >= REQUESTS, "a request to be denied").finally(() =>
     redis.resume(),
   );
 }
@@ -174,8 +179,9 @@ test(`every credit is accounted for after ${REQUESTS} requests through two gatew
   ];
   const answers: Answered[] = [];
   let begun = 0;
+  const served = () => answers.filter(({ reply }) => reply?.status === 200).length;
   const client = async (): Promise<void> => {
-    while (begun < REQUESTS) {
+    while (begun < REQUESTS || (served() <= SERVED_MIN && begun < REQUESTS_MAX)) {
       begun++;
       answers.push(await ask(random, keys));
     }
@@ -192,6 +198,6 @@ test(`every credit is accounted for after ${REQUESTS} requests through two gatew
     `campaign: ${Object.entries(statuses).map(([status, group]) => `${status} x ${group?.length}`)};`,
     `${all.flatMap(consumed).length} charged, ${all.flatMap(refunded).length} refunded`,
   );
-  expect(answers).toHaveLength(REQUESTS);
-  expect(all.flatMap(consumed).length).toBeGreaterThan(20);
+  expect(answers).toHaveLength(begun);
+  expect(all.flatMap(consumed).length).toBeGreaterThan(CHARGED_MIN);
 });

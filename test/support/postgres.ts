@@ -22,7 +22,8 @@ export type TestDatabase = Awaited<ReturnType<typeof createDatabase>>;
 /** A new, empty database. It goes with its server, or earlier by `drop`. */
 export async function createDatabase(server = inject("postgresUrl")) {
   const name = `test_${randomBytes(8).toString("hex")}`;
-  await query(`create database ${name}`, [], server);
+  // A copy of its files takes less than half of what a copy by way of the log takes.
+  await query(`create database ${name} strategy file_copy`, [], server);
   const url = new URL(server);
   url.pathname = `/${name}`;
   return {

@@ -32,24 +32,25 @@ const sha1 = (text: string): string => createHash("sha1").update(text).digest("h
 /** As scripts are sent to one server, and to nodes of clusters. */
 const VARIANTS = [{}, { checksFrozen: true }, { checksFrozen: true, crossesSlots: true }];
 
-/** The scripts by SHA-1. @param folder where the Lua files are; a mutant's in some trees */
-export const scriptsBySha = (folder?: string): ReadonlyMap<string, ScriptFile> =>
+/** By folder: the texts of all scripts take a tenth of a second. */
+const known = new Map<string | undefined, ReadonlyMap<string, ScriptFile>>();
+
+/** The scripts by SHA-1, read once. @param folder where the Lua files are; a mutant's in some trees */
+export function scriptsBySha(folder?: string): ReadonlyMap<string, ScriptFile> {
+  const scripts = known.get(folder) ?? readScripts(folder);
+  known.set(folder, scripts);
+  return scripts;
+}
+
+const readScripts = (folder?: string): ReadonlyMap<string, ScriptFile> =>
   new Map(
     SCRIPTS.flatMap((script) =>
       VARIANTS.map((variant) => [sha1(scriptSource(script, { folder, ...variant })), script] as const),
     ),
   );
 
-let ownScripts: ReadonlyMap<string, ScriptFile> | undefined;
-
-/** Those of this tree, put together once: their texts take a tenth of a second. */
-function scriptsOfThisTree(): ReadonlyMap<string, ScriptFile> {
-  ownScripts ??= scriptsBySha();
-  return ownScripts;
-}
-
 /** Cuts what a client sends into commands; what is not whole yet waits for the next chunk. */
-export function createCommandReader(scripts = scriptsOfThisTree()): (chunk: Buffer) => Command[] {
+export function createCommandReader(scripts = scriptsBySha()): (chunk: Buffer) => Command[] {
   return createReader((pending, at) => {
     const head = readCount(pending, at);
     if (!head) return undefined;

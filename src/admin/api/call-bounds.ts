@@ -1,5 +1,6 @@
 import { dropOldest } from "../../domain/bounded.ts";
 import { FairGate } from "../../domain/fair-gate.ts";
+import { DAY_MS } from "../../domain/moments.ts";
 import { Problem } from "./problems.ts";
 
 const RUNNING_MAX = 8;
@@ -17,7 +18,6 @@ const overloaded = (): Problem =>
   new Problem("overloaded", "too many calls at a time", { headers: { "Retry-After": "1" } });
 
 const MINUTE_MS = 60_000;
-const DAY_MS = 86_400_000;
 /** Families that are counted. Operators make the first token of each. */
 const FAMILIES_MAX = 10_000;
 /** Added to the body of each write, for its audit record. */

@@ -3,7 +3,7 @@ import { type Static, type TObject, Type } from "typebox";
 import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
-import { isDay, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
+import { DAY_MS, isDay, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
 import { MULTIPLIER_RULE } from "../../domain/money.ts";
 import { DETAILS_MAX, problemsOf, shown } from "../../domain/problems.ts";
 import { schemaProblems } from "../../domain/schema-problems.ts";
@@ -146,8 +146,6 @@ function invalid(problems: readonly FieldProblem[], schema?: TObject): Problem {
   const errors = problems.slice(0, DETAILS_MAX);
   return new Problem(isKnown ? invalidCode(errors) : "invalid", problems[0]?.message ?? "", { errors });
 }
-
-const DAY_MS = 86_400_000;
 
 /** Unix ms; of a day `to` it is the end. @throws Problem for neither a day nor a time, and for an end before the beginning */
 export function periodOf({ from, to }: { from?: string; to?: string }) {

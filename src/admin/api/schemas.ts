@@ -115,7 +115,7 @@ export const UsageRow = t.titled("UsageRow", {
 
 export const Usage = t.titled("Usage", {
   data: t.list(UsageRow),
-  next_cursor: t.textOrNull(t.ALWAYS_NULL),
+  next_cursor: t.textOrNull("For `cursor`, to get the next page; null after the last one."),
   source: t.source,
   since: t.seldomTimed(
     "Charges and refunds before this moment are not counted; null if all that were asked for are.",
@@ -152,7 +152,6 @@ export const AllUsage = t.titled("AllUsage", {
       ...UsageRow.properties,
     }),
   ),
-  next_cursor: t.textOrNull("For `cursor`, to get the next page; null after the last one."),
   unread: t.unread,
 });
 

@@ -1,4 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
+import { IDEMPOTENCY_KEY } from "../../domain/limits.ts";
 import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
@@ -32,7 +33,6 @@ const NO_BODY = object({});
 const CALL = "management call";
 /** Of reads, those that were refused because of who asks are on record. */
 const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
-const KEY_OF_CALL = /^[\x21-\x7e]{1,255}$/;
 
 /** Called with each answer: the route's template, or `unknown`, and the status. */
 type Counted = (route: string, status: number) => void;
@@ -159,7 +159,7 @@ async function callOf(
   requireScope(grantee, route.scope);
   if (params.account !== undefined) requirePossibleAccount(grantee, params.account);
   const idempotencyKey = headerOf(req, "idempotency-key");
-  if (route.needsIdempotencyKey && (idempotencyKey === undefined || !KEY_OF_CALL.test(idempotencyKey))) {
+  if (route.needsIdempotencyKey && (idempotencyKey === undefined || !IDEMPOTENCY_KEY.test(idempotencyKey))) {
     const message = "an Idempotency-Key header is required: 1 to 255 visible ASCII characters";
     throw new Problem("invalid", message, { errors: [{ path: IDEMPOTENCY_HEADER, message }] });
   }

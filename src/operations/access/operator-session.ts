@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { GatewayError } from "../../domain/errors.ts";
 import { hostsIn, parseRedisAddress } from "../../domain/redis-address.ts";
-import { markName } from "../../records/names.ts";
+import { markName, PARTITIONS_MAX } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { type ConfirmationRule, createRounds, markAndWait } from "../../redis/confirmation.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -127,7 +127,6 @@ export const operatorWords =
 
 /** Longer than for a customer's request. */
 const WAIT_MS = 1000;
-const PARTITIONS_MAX = 1024;
 
 /**
  * Adds `confirmed`: whether every replica has all writes so far. Nobody sends an operator's write again, and Sentinels may promote

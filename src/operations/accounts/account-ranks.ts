@@ -1,4 +1,4 @@
-import { dayText } from "../../domain/moments.ts";
+import { DAY_MS, dayText } from "../../domain/moments.ts";
 import { badCursor } from "../../records/cursors.ts";
 import { META, partitionNames, spentName } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -16,7 +16,6 @@ export type AccountSort = (typeof ACCOUNT_SORTS)[number];
 
 export const isDescending = (sort: AccountSort): boolean => sort.startsWith("-");
 
-const DAY_MS = 86_400_000;
 const WEEK_DAYS = 7;
 
 interface RankedAccount extends Listed {

@@ -1,4 +1,4 @@
-import { dayText } from "../../domain/moments.ts";
+import { DAY_MS, dayText } from "../../domain/moments.ts";
 import { accountNames, META, partitionOf, spentName } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
@@ -8,7 +8,6 @@ import { requireOrder } from "../access/operator-values.ts";
 import { REFUSAL_DAYS, refusalsOfDay } from "./refusals.ts";
 import { compareBytes } from "./sorted-lists.ts";
 
-const DAY_MS = 86_400_000;
 /** ROLLUP keeps the lists of days so long (lua/include/ranks.lua). */
 const SPENDING_DAYS = 31;
 /** Of each day and partition that are read: a candidate for the top. */

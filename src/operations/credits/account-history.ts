@@ -7,14 +7,13 @@ import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { moneyOf } from "../../records/packed-fields.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { type HistoryFilter, history } from "../../scripts/history.ts";
+import { CLOCK_SLACK_MS } from "../newest-first.ts";
 
 const LOOKED_AT_MAX = 3000;
 /** Half a millisecond of Redis. */
 const SLICE = 50;
 /** After so many entries the wanted time is searched for in the partition. */
 const FOLLOWED_MAX = 500;
-/** Ids follow the server's clock, which may have been put back. */
-const CLOCK_SLACK_MS = 5 * 60_000;
 
 export interface HistoryPage {
   entries: LedgerEntry[];

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import { type KeyRestrictions, restrictionsText } from "../../domain/key-restrictions.ts";
-import { LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
+import { IDEMPOTENCY_KEY, LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { nearest } from "../../domain/suggest.ts";
@@ -202,8 +202,6 @@ const tooManyKeys = (accountId: string, { keysMax }: KeyOptions): OperatorError 
     `account ${accountId} has ${keysMax} keys, as many as admin.keys_per_account lets it have; revoked keys count`,
     "too_many_keys",
   );
-
-const IDEMPOTENCY_KEY = /^[\x21-\x7e]{1,255}$/;
 
 const keyIdFor = (accountId: string, idempotencyKey: string): string =>
   `key_${createHash("sha256").update(`${accountId}\0${idempotencyKey}`).digest("base64url").slice(0, 16)}`;

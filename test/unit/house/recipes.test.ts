@@ -71,6 +71,6 @@ describe("recipes", { timeout: 180_000 }, () => {
       operation: { scope: "accounts:write", isDescribed: true, required: ["--label"], hasActor: true },
     });
     const tsc = join(ROOT, "node_modules/.bin/tsc");
-    expect(await inCopy(tsc, "--noEmit", "-p", "tsconfig.src.json")).toBe("");
+    expect(await inCopy(tsc, "--noEmit", "--singleThreaded", "-p", "tsconfig.src.json")).toBe("");
   });
 });

@@ -2,6 +2,7 @@ import { Type } from "typebox";
 import { accountUsage } from "../../../ledger/account-usage.ts";
 import { allUsage } from "../../../ledger/all-usage.ts";
 import { topAccounts } from "../../../operations/accounts/top-accounts.ts";
+import { cursorOf, positionOf } from "../../../records/cursors.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
@@ -11,6 +12,9 @@ import { isoTimeOrNull } from "../shown.ts";
 
 const GROUPS = ["day", "endpoint", "key"] as const;
 const ALL_GROUPS = ["day", "month", "account", "endpoint", "key"] as const;
+
+/** Of the usage of an account. */
+const ROWS_MAX = 1000;
 
 const day = (description: string) =>
   t.optional(Type.String({ format: "date", description, examples: ["2026-10-31"] }));
@@ -71,8 +75,15 @@ export const usageRoutes = [
     name: "readUsage",
     summary: "Read usage",
     description:
-      "By UTC day, endpoint and key, about a second behind. From the archive where there is one, else from Redis, which keeps it for 400 days.",
+      "By UTC day, endpoint and key, about a second behind. A page may have fewer rows than `limit` and still a next one, where `day` is the first group. From the archive where there is one, else from Redis, which keeps it for 400 days.",
     query: t.object({
+      cursor: t.paging.cursor,
+      limit: t.optional(
+        Type.Integer({
+          ...{ minimum: 1, maximum: ROWS_MAX, default: ROWS_MAX },
+          description: "Rows of a page, at most.",
+        }),
+      ),
       ...days,
       group_by: groupBy("`day`, `endpoint` and `key`", "day,endpoint"),
       key_id: t.filter(64, "Of this key only; with `key` in `group_by`."),
@@ -80,21 +91,22 @@ export const usageRoutes = [
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
     refusals: [404],
     async operate(nodes, { params, query }, { archive }) {
-      const { from, to, group_by: groupBy = "day", key_id: keyId } = query;
+      const { from, to, group_by: groupBy = "day", key_id: keyId, cursor, limit = ROWS_MAX } = query;
       const by = groupsOf(groupBy, GROUPS);
       if (keyId !== undefined && !by.includes("key"))
         throw invalidQuery("key_id", "key_id goes with `key` in group_by");
-      const usage = await accountUsage(
+      const accountId = params.account!;
+      const list = ["usage", accountId, from, to, keyId, ...by];
+      const after = cursor === undefined ? undefined : positionOf(list, cursor);
+      const { next, ...usage } = await accountUsage(
         nodes,
-        { accountId: params.account!, from, to, by },
+        { ...{ accountId, from, to, by, keyId }, after, limit },
         await archive?.open(nodes),
       );
-      return keyId === undefined
-        ? usage
-        : { ...usage, rows: usage.rows.filter((row) => row.key_id === keyId) };
+      return { ...usage, next: next && cursorOf(list, next) };
     },
-    answer: ({ rows, source, sinceMs, endedSinceMs }) =>
-      page(rows, undefined, {
+    answer: ({ rows, next, source, sinceMs, endedSinceMs }) =>
+      page(rows, next, {
         source,
         since: isoTimeOrNull(sinceMs),
         ended_since: isoTimeOrNull(endedSinceMs),

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { worstOf } from "../../../checks/check.ts";
 import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
-import type { UsageNumbers } from "../../../ledger/usage.ts";
+import type { UsageNumbers } from "../../../ledger/usage-rollups.ts";
 import { type GatewayReport, readReports } from "../../../operations/store/gateway-reports.ts";
 import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";

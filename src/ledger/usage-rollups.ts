@@ -1,0 +1,145 @@
+import type { Redis } from "ioredis";
+import { partitionNames, totalsName, usageName } from "../records/names.ts";
+import { USAGE_NUMBERS } from "../records/records.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { flatHash, many } from "../redis/pipelines.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { numbersOf, type UsageCounts } from "./usage.ts";
+
+// Usage as ROLLUP has counted it: of an account by month, day, endpoint and key, and of all accounts together.
+
+/** Fields that one command reads: half a millisecond of Redis or so. */
+const PAGE = 600;
+
+/** Totals of a month have a field a day and endpoint. */
+const MONTHS_AT_ONCE = 16;
+
+export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
+const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
+export const NO_USAGE: UsageNumbers = numbersOf(NAMES);
+
+/** Endpoint and key are empty for entries without a request; key `*`: further keys together. */
+interface UsageRecord {
+  day: string;
+  endpoint: string;
+  keyId: string;
+  numbers: UsageNumbers;
+}
+
+/** How many records an account has of these months. */
+export const countUsage = (
+  redis: Redis,
+  partition: number,
+  accountId: string,
+  months: readonly string[],
+): Promise<number[]> =>
+  many<number, string>(redis, months, (pipe, month) => pipe.hlen(usageName(partition, accountId, month)));
+
+/** @param add called for each record of the month, once, in no particular order; the record is valid during the call only */
+export async function readUsage(
+  redis: Redis,
+  { partition, accountId, month }: { partition: number; accountId: string; month: string },
+  add: (record: UsageRecord) => void,
+): Promise<void> {
+  const name = usageName(partition, accountId, month);
+  // HSCAN may return a field twice during a rehash.
+  let seen: Set<string> | undefined;
+  const record: UsageRecord = { day: "", endpoint: "", keyId: "", numbers: { ...NO_USAGE } };
+  let cursor = "0";
+  do {
+    const [next, flat] = await redis.hscan(name, cursor, "COUNT", PAGE);
+    cursor = next;
+    if (cursor !== "0") seen ??= new Set();
+    for (let at = 0; at < flat.length; at += 2) {
+      const field = flat[at]!;
+      if (seen?.has(field)) continue;
+      seen?.add(field);
+      const [behindDay, behindEndpoint] = [field.indexOf(" "), field.lastIndexOf(" ")];
+      record.day = `${month}-${field.slice(0, behindDay)}`;
+      record.endpoint = wordOf(field.slice(behindDay + 1, behindEndpoint));
+      record.keyId = wordOf(field.slice(behindEndpoint + 1));
+      readNumbers(flat[at + 1]!, record.numbers);
+      add(record);
+    }
+  } while (cursor !== "0");
+}
+
+const wordOf = (word: string): string => (word === "-" ? "" : word);
+
+/** Whole numbers, by place. */
+function readNumbers(text: string, numbers: UsageNumbers): UsageNumbers {
+  let begin = 0;
+  for (const name of NAMES) {
+    const end = begin === -1 ? -1 : text.indexOf(" ", begin);
+    numbers[name] = begin === -1 ? 0 : Number(text.slice(begin, end === -1 ? undefined : end));
+    begin = end === -1 ? -1 : end + 1;
+  }
+  return numbers;
+}
+
+/** Undefined for a day without usage, which has no row. */
+export function usageCounts({
+  requests,
+  charged,
+  refunded,
+  completed,
+  failed,
+  seconds,
+}: UsageNumbers): UsageCounts | undefined {
+  if (requests + charged + refunded + completed + failed === 0) return undefined;
+  return { requests, credits: charged, refunds: refunded, completed, failed, seconds };
+}
+
+/** `unread`: partitions that are not counted. */
+export async function totalsOf(
+  nodes: RedisNodes,
+  months: readonly string[],
+): Promise<{ days: Map<string, UsageNumbers>; unread: Unread | undefined }> {
+  const { records, unread } = await totalsByEndpoint(nodes, months);
+  const days = new Map<string, UsageNumbers>();
+  for (const { day, endpoint, numbers } of records)
+    if (endpoint === "") days.set(day, sumOfNumbers(days.get(day), numbers));
+  return { days, unread };
+}
+
+/** Usage of all accounts by day and endpoint; the endpoint "" is the sum. */
+export async function totalsByEndpoint(
+  nodes: RedisNodes,
+  months: readonly string[],
+): Promise<{
+  records: { day: string; endpoint: string; numbers: UsageNumbers }[];
+  unread: Unread | undefined;
+}> {
+  const partitions = await partitionsOf(nodes);
+  const reads = readsOfMost(nodes);
+  const items = Array.from({ length: partitions }, (_, partition) =>
+    months.map((month) => ({ partition, month })),
+  ).flat();
+  const found = await reads.many<string[], (typeof items)[number]>(
+    items,
+    (pipe, item) => flatHash(pipe, totalsName(item.partition, item.month)),
+    MONTHS_AT_ONCE,
+  );
+  const records = found.flatMap((flat = [], at) =>
+    Array.from({ length: flat.length / 2 }, (_, nth) => {
+      const [day = "", endpoint = ""] = flat[2 * nth]!.split(" ");
+      const numbers = readNumbers(flat[2 * nth + 1]!, { ...NO_USAGE });
+      return { day: `${items[at]!.month}-${day}`, endpoint, numbers };
+    }),
+  );
+  return { records, unread: reads.unread() };
+}
+
+export const sumOfNumbers = (one: UsageNumbers | undefined, other: UsageNumbers): UsageNumbers =>
+  one === undefined
+    ? other
+    : (Object.fromEntries(NAMES.map((name) => [name, one[name] + other[name]])) as UsageNumbers);
+
+export async function rolledSince(
+  redis: Redis,
+  partition: number,
+): Promise<{ entriesMs: number; endedMs: number } | undefined> {
+  const [since, endedSince] = await redis.hmget(partitionNames(partition).rolled, "since", "ended_since");
+  return since === null ? undefined : { entriesMs: Number(since), endedMs: Number(endedSince) };
+}
