@@ -8,7 +8,8 @@ import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { type ArchivedSales, salesOf } from "./sales.ts";
 import { requireMonth, type Statement } from "./statements.ts";
-import { dayStartMs, monthBounds, NO_USAGE, sumOfNumbers, totalsOf, type UsageNumbers } from "./usage.ts";
+import { dayStartMs, monthBounds } from "./usage.ts";
+import { NO_USAGE, sumOfNumbers, totalsOf, type UsageNumbers } from "./usage-rollups.ts";
 
 /** The sum of all accounts' statements; null where Redis does not reach back to the first entry and there is no archive. */
 type TotalStatement = Omit<Statement, "opening" | "closing"> & {
