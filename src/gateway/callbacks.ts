@@ -22,6 +22,7 @@ const EVERY_MS = 2000;
 const FORGED_PER_MINUTE = 100;
 const MINUTE_MS = 60_000;
 const REMEMBERED_MAX = 20_000;
+const SAID_EVERY_MS = 1000;
 
 /** Customers' addresses as the webhooks room knows them. */
 interface CallbackGuard {
@@ -71,6 +72,7 @@ export async function receiveCallback(
   if (!callbacks || !target) {
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const waitMs = callbacks?.limits.forged(address) ?? 0;
+    exchange.isQuiet = callbacks?.limits.isSaid();
     const tooMany = refuse("too_many_unknown_keys", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
     return refused(waitMs > 0 ? tooMany : refuse("path_not_found"), "forged");
   }
@@ -144,6 +146,7 @@ export class CallbackLimits {
   readonly #addresses = new Map<string, Count>();
   readonly #nowMs: () => number;
   #inFlight = 0;
+  #saidMs = Number.NEGATIVE_INFINITY;
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs;
@@ -160,6 +163,14 @@ export class CallbackLimits {
 
   end(): void {
     this.#inFlight--;
+  }
+
+  /** True if a line of this second has said that somebody guesses; the metric counts all. */
+  isSaid(): boolean {
+    const nowMs = this.#nowMs();
+    if (nowMs < this.#saidMs + SAID_EVERY_MS) return true;
+    this.#saidMs = nowMs;
+    return false;
   }
 
   /** Counts an unknown token. @returns how long its address must wait if it has sent too many, ms */

@@ -62,6 +62,8 @@ export interface Exchange {
   expectsContinue: boolean;
   /** The rest of the body is not read, not even to discard it: the connection ends with the response. */
   leavesBody: boolean | undefined;
+  /** Its line is written at `debug`: one of many like it. */
+  isQuiet: boolean | undefined;
   /** The answer to a request whose body turned out to be malformed; it is written on the bare socket. */
   malformedBodyAnswer: Promise<ApiAnswer> | undefined;
 }
@@ -107,6 +109,7 @@ export function openExchange(req: IncomingMessage, res: ServerResponse, expectsC
     clientGone: undefined,
     responseBytes: undefined,
     leavesBody: undefined,
+    isQuiet: undefined,
     malformedBodyAnswer: undefined,
   };
 }
@@ -291,8 +294,9 @@ export function createCompletion(
     if (answer && status >= 400 && status < 500 && exchange.accountId !== undefined) {
       gateway.countRefusal(exchange, outcome, answer.refused);
     }
-    const isQuiet = status < 500 && isQuietPoll(exchange, gateway);
-    if (isQuiet) polls.add(status, elapsedMs);
+    const isPoll = isQuietPoll(exchange, gateway);
+    const isQuiet = status < 500 && (isPoll || exchange.isQuiet === true);
+    if (isQuiet && isPoll) polls.add(status, elapsedMs);
     report(gateway, exchange, { status, outcome, elapsedMs, isQuiet, refused: answer?.refused });
   };
 }

@@ -129,16 +129,19 @@ export class RequestLifecycle {
   }
 
   /** True if the connection ends with this response. Never before a pipelined response, which may be that of a charge. */
-  #mustClose({ req, res, expectsContinue, leavesBody }: Exchange): boolean {
+  #mustClose({ req, res, expectsContinue }: Exchange): boolean {
     // The client was not told to send its body, and may send it or not.
-    if ((expectsContinue || leavesBody) && !req.complete) return true;
+    if (expectsContinue && !req.complete) return true;
     return this.#gateway.isDraining && !this.#connections.hasPipelinedResponse(res);
   }
 
   /** The responses of one tick are written one right after the other, so that a waiting reader wakes up once. Decision 0020. */
   readonly #atTickEnd = atTickEnd<Decided>((decided) => {
     const { bodyRead } = this.#gateway;
-    for (const { exchange, answer, close } of decided) {
+    for (const { exchange, answer, close: isLast } of decided) {
+      // A body that has come by now was read with its head. Behind one that has not, there is no further request.
+      const close = isLast || (exchange.leavesBody === true && !exchange.req.complete);
+      if (close) this.#ending.add(exchange.req.socket);
       if (answer && !exchange.malformedBodyAnswer) {
         if (respond(exchange, answer, close)) this.#connections.responseWritten(exchange, answer.body.length);
         else exchange.clientGone = true;

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { createCallbackAddresses } from "../../src/gateway/callbacks.ts";
@@ -162,6 +163,18 @@ test("an address that guesses on is refused as too many, while callbacks from th
   const { task } = await givenTask();
   expectStatus(await callBack(stage.gateway, task), 200);
   expect((await callbackCounts(stage.gateway)).forged).toBeGreaterThan(150);
+});
+
+// Guarantee: a guess costs no connection of its own.
+test("a connection whose guesses have small bodies is kept", async () => {
+  const socket: Socket = connect(Number(new URL(stage.gateway.url).port), "127.0.0.1");
+  const guess = "POST /callbacks/1.a.b HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}";
+  for (let nth = 0; nth < 3; nth++) {
+    socket.write(guess);
+    const [answer] = await once(socket, "data");
+    expect(String(answer)).not.toMatch(/^connection: close/im);
+  }
+  socket.destroy();
 });
 
 /** Sends a head and then as much of a body as is taken. */

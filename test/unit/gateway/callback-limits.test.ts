@@ -24,6 +24,16 @@ test("a request is called back about five times at once, then once in two second
   expect(limits.begin(target(1))).toBeUndefined();
 });
 
+test("guesses write one line a second, however many there are", () => {
+  let nowMs = 0;
+  const limits = new CallbackLimits(() => nowMs);
+  const said = Array.from({ length: 10_000 }, (_, guess) => {
+    nowMs = guess / 5;
+    return limits.isSaid();
+  });
+  expect(said.filter((isSaid) => !isSaid)).toHaveLength(2);
+});
+
 test("an address guesses a hundred tokens, then has to wait", () => {
   const limits = new CallbackLimits(() => 0);
   for (let guess = 0; guess < 100; guess++) expect(limits.forged("192.0.2.1")).toBe(0);
