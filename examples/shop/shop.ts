@@ -41,6 +41,29 @@ function routesOf(tollgate: Tollgate): [method: string, path: RegExp, Route][] {
         return { credits: amount, balance };
       },
     ],
+    // The bank has taken the money back.
+    [
+      "POST",
+      /^\/customers\/([^/]+)\/orders\/([^/]+)\/charged-back$/,
+      async ([id = "", order = ""], body) => {
+        const reason = textOf("reason", body.reason);
+        const { reversed, balance } = await tollgate.reverse(
+          id,
+          `order:${order}`,
+          `chargeback:${order}`,
+          reason,
+        );
+        return { reversed, balance };
+      },
+    ],
+    ["POST", /^\/customers\/([^/]+)\/new-key$/, ([id = ""]) => newKey(tollgate, id)],
+    ["POST", /^\/leaked-keys$/, (_, { api_key }) => replaceLeaked(tollgate, textOf("api_key", api_key))],
+    [
+      "GET",
+      /^\/customers\/([^/]+)\/statements\/([^/]+)$/,
+      ([id = "", month = ""]) => tollgate.statement(id, month),
+    ],
+    ["POST", /^\/customers\/([^/]+)\/close$/, ([id = ""]) => tollgate.setStatus(id, "closed")],
     ["POST", /^\/customers\/([^/]+)\/suspend$/, ([id = ""]) => tollgate.setStatus(id, "suspended")],
     ["POST", /^\/customers\/([^/]+)\/resume$/, ([id = ""]) => tollgate.setStatus(id, "active")],
     [
@@ -57,16 +80,44 @@ async function signUp(tollgate: Tollgate, email: string): Promise<object> {
   const customerId = `cus_${randomUUID()}`;
   // Nobody else has this id, so an account that is there already is ours: the answer to an earlier try was lost.
   await tollgate.createAccount(customerId, email).catch(unlessConflict);
-  // A conflict says that the key was rotated and the answer was lost; the second time that is known.
-  const key =
-    (await firstKey(tollgate, customerId).catch(unlessConflict)) ?? (await firstKey(tollgate, customerId));
-  return { customer_id: customerId, api_key: key };
+  return { customer_id: customerId, api_key: await keyOnce(tollgate, customerId, "first-key") };
 }
 
-/** The key itself is in one answer only. Where that was lost, nobody has the key, and it is replaced. */
-async function firstKey(tollgate: Tollgate, customerId: string): Promise<string | undefined> {
-  const { key, key_id, rotated_to } = await tollgate.createKey(customerId, "first-key", MONTHLY_CREDITS);
-  return key ?? (await tollgate.rotateKey(customerId, rotated_to ?? key_id)).key;
+/**
+ * A key by the name of the request for it. The key itself is in one answer only: where that was lost, nobody has the key, and it is
+ * replaced.
+ */
+async function keyOnce(
+  tollgate: Tollgate,
+  customerId: string,
+  requestId: string,
+): Promise<string | undefined> {
+  return tryTwice(async () => {
+    const { key, key_id, rotated_to } = await tollgate.createKey(customerId, requestId, MONTHLY_CREDITS);
+    return key ?? (await tollgate.rotateKey(customerId, rotated_to ?? key_id, "0s")).key;
+  });
+}
+
+/** A conflict says that the key was rotated and the answer was lost; the second time that is known. */
+const tryTwice = async (rotate: () => Promise<string | undefined>): Promise<string | undefined> =>
+  (await rotate().catch(unlessConflict)) ?? (await rotate());
+
+/** A new key; the one before goes on for a day. */
+async function newKey(tollgate: Tollgate, customerId: string): Promise<object> {
+  const key = await tryTwice(async () => {
+    const { data } = await tollgate.keys(customerId);
+    const latest = data.find(({ status, rotated_to }) => status === "active" && rotated_to === null);
+    if (latest === undefined) throw new ShopError(404, "no such key");
+    return (await tollgate.rotateKey(customerId, latest.key_id, "24h")).key;
+  });
+  return { api_key: key };
+}
+
+/** Ends a key that has leaked at once, and gives its customer another one. */
+async function replaceLeaked(tollgate: Tollgate, apiKey: string): Promise<object> {
+  const { account_id: customerId, key_id: keyId } = await tollgate.lookUpKey(apiKey);
+  await tollgate.revokeKey(customerId, keyId);
+  return { customer_id: customerId, api_key: await keyOnce(tollgate, customerId, `leaked:${keyId}`) };
 }
 
 function unlessConflict(error: unknown): undefined {

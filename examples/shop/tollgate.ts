@@ -7,6 +7,7 @@ export type Transaction = Schemas["Transaction"];
 export type Task = Schemas["Task"];
 export type Usage = Schemas["Usage"];
 export type Package = Schemas["Package"];
+export type Statement = Schemas["Statement"];
 export type Problem = Schemas["Problem"];
 
 /** A refusal of Tollgate. `problem` is its body by RFC 9457. */
@@ -31,7 +32,7 @@ export type Tollgate = ReturnType<typeof createTollgate>;
  * tried again when the connection breaks or Tollgate is overloaded. Where a first answer was lost, three of them answer their
  * repeat in another way, which their callers must expect: createAccount, createKey and rotateKey.
  * @param url of the admin port, such as http://127.0.0.1:9090
- * @param token with the scopes accounts:write, accounts:reinstate, keys:write, credits:write, tasks:write, usage:read
+ * @param token with the scopes accounts:write, accounts:reinstate, keys:read, keys:write, credits:write, tasks:write, usage:read
  */
 export function createTollgate({ url, token }: { url: string; token: string }) {
   const path = (parts: TemplateStringsArray, ...ids: string[]): string =>
@@ -87,13 +88,23 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
           "Idempotency-Key": requestId,
         },
       ),
-    /** A new key in the place of this one, which ends at once. @throws TollgateError 409 if that was done, also by an earlier try */
-    rotateKey: (accountId: string, keyId: string) =>
-      call<Key>("POST", path`/accounts/${accountId}/keys/${keyId}/rotate`, { overlap: "0s" }),
+    keys: (accountId: string) => call<{ data: Key[] }>("GET", path`/accounts/${accountId}/keys?limit=100`),
+    /** A new key in the place of this one. @param overlap how long the old one goes on @throws TollgateError 409 if that was done, also by an earlier try */
+    rotateKey: (accountId: string, keyId: string, overlap: string) =>
+      call<Key>("POST", path`/accounts/${accountId}/keys/${keyId}/rotate`, { overlap }),
+    revokeKey: (accountId: string, keyId: string) =>
+      call<Key>("POST", path`/accounts/${accountId}/keys/${keyId}/revoke`),
+    /** Whose key this is. */
+    lookUpKey: (key: string) => call<Key>("POST", "/keys/lookup", { key }),
     packages: () => call<{ data: Package[] }>("GET", "/packages"),
     /** The same reference credits once. */
     grant: (accountId: string, packageName: string, reference: string) =>
       call<Transaction>("POST", path`/accounts/${accountId}/grants`, { package: packageName, reference }),
+    /** Takes back what is left of a grant. @throws TollgateError 409 if nothing is */
+    reverse: (accountId: string, of: string, reference: string, reason: string) =>
+      call<Transaction>("POST", path`/accounts/${accountId}/reversals`, { of, reference, reason }),
+    statement: (accountId: string, month: string) =>
+      call<Statement>("GET", path`/accounts/${accountId}/statements/${month}`),
     usage: (accountId: string, from: string, to: string) =>
       call<Usage>("GET", `${path`/accounts/${accountId}`}/usage?from=${from}&to=${to}&group_by=day,endpoint`),
     task: (taskId: string) => call<Task>("GET", path`/tasks/${taskId}`),

@@ -1,3 +1,4 @@
+import { sumOfMoney } from "../domain/money.ts";
 import type { Sale } from "../ledger/sales.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
 import {
@@ -8,6 +9,7 @@ import {
   type UsageRow,
   type UsageSelection,
 } from "../ledger/usage.ts";
+import type { EntryKind } from "../records/ledger-entries.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 export async function archivedUsage(
@@ -92,6 +94,33 @@ export async function archivedStatements(
     [accountIds, monthBounds(month).first],
   );
   return new Map(rows.map((row) => [row.account_id, statementOf(row)]));
+}
+
+const SUM = "coalesce(sum(amount)";
+const OF_MONTH = "at >= $1::date AT TIME ZONE 'UTC'";
+const sumOfKind = (kind: EntryKind, name: string, sign = ""): string =>
+  `${sign}${SUM} FILTER (WHERE kind = '${kind}' AND ${OF_MONTH}), 0) AS ${name}`;
+
+const TOTAL = `
+  SELECT ${SUM} FILTER (WHERE NOT ${OF_MONTH}), 0) AS opening, ${SUM}, 0) AS closing, ${[
+    sumOfKind("purchase", "purchases"),
+    sumOfKind("trial", "trials"),
+    sumOfKind("goodwill", "goodwill"),
+    sumOfKind("charge", "charges", "-"),
+    sumOfKind("refund", "refunds"),
+    sumOfKind("adjustment", "adjustments"),
+    sumOfKind("reversal", "reversals", "-"),
+  ].join(", ")}
+  FROM tollgate.ledger_entries WHERE at < $2::date AT TIME ZONE 'UTC'`;
+
+/** A UTC month of all accounts together. */
+export async function archivedTotal(query: ArchiveQuery, month: string): Promise<Statement> {
+  const { first, next } = monthBounds(month);
+  const [row] = await query<Record<(typeof STATEMENT_NUMBERS)[number], string>>(TOTAL, [first, next]);
+  const paid = (await archivedSales(query, month)).flatMap(({ amountPaid: amount, currency }) =>
+    amount === undefined ? [] : [{ amount, currency }],
+  );
+  return { ...numbersOf(STATEMENT_NUMBERS, row!), amounts_paid: sumOfMoney(paid) };
 }
 
 function statementOf(row: StatementRow): Statement {

@@ -30,7 +30,6 @@ export function createCopier(options: CopierOptions) {
   let hasMore = false;
   let succeededMs = performance.now();
 
-  /** @returns whether there is more to copy */
   async function round(): Promise<boolean> {
     const { held, fault: refused } = await turns.take();
     copying.keepOnly(held.flatMap(({ partitions }) => partitions));

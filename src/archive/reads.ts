@@ -1,6 +1,7 @@
 import type { ArchivedUsage } from "../ledger/account-usage.ts";
 import type { ArchivedSales } from "../ledger/sales.ts";
 import type { ArchivedStatements } from "../ledger/statements.ts";
+import type { ArchivedTotal } from "../ledger/total-statement.ts";
 import type { ArchivedSpenders } from "../operations/accounts/top-accounts.ts";
 import type { ArchivedHistory } from "../operations/credits/account-history.ts";
 import type { ArchivedTransactions } from "../operations/credits/transactions.ts";
@@ -18,6 +19,7 @@ import {
   archivedSales,
   archivedSpenders,
   archivedStatements,
+  archivedTotal,
   archivedUsage,
   copiedUntilMs,
 } from "./archived-usage.ts";
@@ -34,6 +36,7 @@ export interface ArchiveReads extends ArchivedUsage, ArchivedStatements {
   transactions: ArchivedTransactions;
   spenders: ArchivedSpenders;
   sales: ArchivedSales;
+  total: ArchivedTotal;
 }
 
 /** Separate connections: copying never waits for a list. */
@@ -58,6 +61,7 @@ export function openArchiveReads(url: string) {
         transactions: createArchivedTransactions(query),
         spenders: (days, limit) => archivedSpenders(query, days, limit),
         sales: (month) => archivedSales(query, month),
+        total: (month) => archivedTotal(query, month),
         usage: (selection) => archivedUsage(query, selection),
         statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),

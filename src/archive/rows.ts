@@ -38,7 +38,6 @@ type TextColumn = keyof typeof ENTRY_TEXTS;
 type TextField = (typeof ENTRY_TEXTS)[TextColumn];
 const TEXTS = Object.entries(ENTRY_TEXTS) as [TextColumn, TextField][];
 
-/** The driver returns big integers as texts. */
 export interface EntryRow extends Record<TextColumn, string | null> {
   partition: number;
   id: string | null;
@@ -191,7 +190,6 @@ const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
   ["number", "bigint", ({ next }) => next.batch],
 ];
 
-/** A trigger of the table deletes earlier batches. */
 export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(run, "batches", BATCH_COLUMNS, pages);
 
@@ -201,7 +199,6 @@ const GAP_COLUMNS: readonly Column<ArchivePage>[] = [
   ["until", "text", ({ missingUntil }) => missingUntil ?? ""],
 ];
 
-/** A row for each gap in front of a page. */
 export const insertGaps = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
   insert(
     run,

@@ -321,7 +321,6 @@ async function verifyArchivedKeys(
   return compared;
 }
 
-/** Reports archived keys that the store has lost. */
 async function findLostKeys(
   redis: Redis,
   partition: number,

@@ -4,7 +4,6 @@ import type { Config } from "./runtime-config.ts";
 import type { Settings } from "./schema.ts";
 import { describeCertificate, type TlsMaterial } from "./tls.ts";
 
-/** Without secrets and certificates. */
 export function redact(config: Config): Config {
   const { server, admin, archive, store, upstream, webhooks } = config;
   const { url, previousUrl, uploadUrl, replaces, apiKey, previousApiKey, headers, tlsKey } = upstream;

@@ -57,7 +57,6 @@ export function readClientCertificate(
 
 const NO_CERTIFICATE = "holds no certificate in PEM";
 
-/** Reads the PEM files that settings below `keys` name. */
 function pemFiles<Setting extends string>(
   keys: readonly string[],
   names: { readonly [Name in Setting]?: string },

@@ -1,4 +1,3 @@
-/** One line of a table with its end, as RFC 4180 has it. */
 export const csvLine = (cells: readonly (string | number | null)[]): string =>
   `${cells.map(csvCell).join(",")}\r\n`;
 

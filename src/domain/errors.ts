@@ -81,7 +81,6 @@ export interface Refusal {
   /** For the log only. */
   limit?: number;
   used?: number;
-  /** For the log only. */
   limitOf?: "key" | "account";
   balance?: number;
 }

@@ -111,11 +111,9 @@ export function readRestrictions(text: string | undefined): KeyRestrictions {
   };
 }
 
-/** A stored text of restrictions, parsed. */
 export interface Allowance {
   /** @param route the path of a generation endpoint, or another path, which is always allowed */
   route(route: string): boolean;
-  /** @param address of the client, without zone and port */
   address(address: string): boolean;
 }
 

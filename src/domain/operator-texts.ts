@@ -48,5 +48,4 @@ export const visible = (text: string): string =>
 
 export const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
-/** Escapes as `visible` does, but keeps line breaks. */
 export const visibleLines = (text: string): string => text.split("\n").map(visible).join("\n");

@@ -29,7 +29,6 @@ export function priceOf(table: PriceTable, endpoint: GenerationEndpoint, body: P
 
 /** Prices that are in force from a time on. */
 export interface PriceList {
-  /** Unix ms, itself included. */
   readonly fromMs: number;
   /** Its file's name without the folder; no two lists have the same, and it has no space. */
   readonly name: string;

@@ -60,7 +60,6 @@ const emptyKey = (keyId: string): LongKey => ({
   late: new Set(),
 });
 
-/** @returns open requests that belong to the key */
 function checkSlots(place: AccountPlace, key: KeyPart, holds: SliceHolds): SlotRequest[] {
   const { accountId, fold, report } = place;
   const { keyId, record } = key;

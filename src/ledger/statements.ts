@@ -73,7 +73,6 @@ export function createStatement({ fromMs, toMs }: { fromMs: number; toMs: number
       const { amount_paid: money, currency } = detailsOf(entry);
       if (money !== undefined && currency !== undefined) paid.push({ amount: money, currency });
     },
-    /** @param balance after the last of all entries that were added */
     end(balance: number): Statement {
       const closing = balance - later;
       return { ...sums, opening: closing - total, closing, amounts_paid: sumOfMoney(paid) };

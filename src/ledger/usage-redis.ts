@@ -22,7 +22,6 @@ import {
 const REQUESTS_PAGE = 500;
 
 interface Reach {
-  /** Undefined if none has left. */
   entriesSinceMs: number | undefined;
 }
 

@@ -26,7 +26,6 @@ export interface Run {
   has(partition: number): boolean;
   report: Report;
   result: Verification;
-  /** Called after each page or account; may pause. */
   step(): Promise<void>;
 }
 

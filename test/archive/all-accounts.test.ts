@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
+import { totalStatement } from "../../src/ledger/total-statement.ts";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
 import { pageAllTransactions } from "../../src/operations/credits/transactions.ts";
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
@@ -59,6 +60,18 @@ test("what was sold before Redis reaches back comes from the archive, with the m
     { kind: "purchase", package: "", currency: "", grants: 1, credits: 200, amountPaid: undefined },
   ]);
   expect(await salesOf(stage.nodes, "2025-10")).toMatchObject({ source: "redis", sales: [] });
+});
+
+test("the statement of all accounts comes from the archive, and without one says what is not known", async () => {
+  const numbers = { purchases: 200, trials: 0, goodwill: 0, charges: 150, refunds: 80, adjustments: 0 };
+  expect(await totalStatement(stage.nodes, "2025-10", archive)).toEqual({
+    statement: { opening: 580, ...numbers, reversals: 0, closing: 710, amounts_paid: {} },
+    ...{ source: "archive", sinceMs: undefined, unread: undefined },
+  });
+  expect(await totalStatement(stage.nodes, "2025-10")).toMatchObject({
+    statement: { opening: null, closing: null },
+    ...{ source: "redis", sinceMs: expect.any(Number) },
+  });
 });
 
 test("usage of months that Redis does not reach comes from the archive, by month and account", async () => {

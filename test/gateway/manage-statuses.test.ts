@@ -47,6 +47,7 @@ const OUTCOMES: Record<string, string | [string, string]> = {
   "POST /webhooks/reseal": "200",
   "GET /sales": "200",
   "GET /statements": "200",
+  "GET /statements/total": "200",
   "GET /accounts/{account}/statements/{month}": "200",
   "GET /packages": "200",
   "GET /prices": "200",

@@ -16,6 +16,7 @@ const SCOPES = [
   "accounts:read",
   "accounts:write",
   "accounts:reinstate",
+  "keys:read",
   "keys:write",
   "credits:write",
   "tasks:read",
@@ -179,6 +180,91 @@ test("a customer signs up and pays once, also if the first answer to each write 
       "POST /accounts/*/grants",
       "PATCH /accounts/*",
     ]);
+  } finally {
+    await unlucky.stop();
+    await proxy.stop();
+  }
+});
+
+// Guarantee: after a month of whatever may happen, with the first answer to each kind of write lost, the shop's books are Tollgate's.
+test("a shop's month ends with the same books at the shop and at Tollgate", async () => {
+  const proxy = await givenLostAnswers();
+  const unlucky = await givenShop(proxy.url);
+  const month = new Date().toISOString().slice(0, 7);
+  const post = async (path: string, body?: object) => {
+    const reply = await unlucky.call("POST", path, body);
+    expectStatus(reply, 200, path);
+    return reply.body;
+  };
+  const used = async (key: string): Promise<string> => {
+    const made = await generate(key);
+    expectStatus(made, 200);
+    return made.body.data.task_id;
+  };
+  try {
+    // What the shop itself has noted.
+    const books = { purchases: 0, charges: 0, refunds: 0, reversals: 0 };
+    const price = 10;
+    const { customer_id: id, api_key: first } = await post("/customers", { email: "max@example.com" });
+    for (const [order, name] of [
+      ["1", "premium"],
+      ["2", "basic"],
+    ]) {
+      const answers = [];
+      for (let nth = 0; nth < 3; nth++)
+        answers.push(await post(`/customers/${id}/orders/${order}/paid`, { package: name }));
+      expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
+      books.purchases += answers[0].credits;
+    }
+    // The same order with another amount is refused, and changes nothing.
+    const other = await unlucky.call("POST", `/customers/${id}/orders/1/paid`, { package: "enterprise" });
+    expectStatus(other, 409);
+
+    const task = await used(first);
+    const { api_key: second } = await post(`/customers/${id}/new-key`);
+    for (const key of [first, second]) await used(key);
+    books.charges += 3 * price;
+    const leaked = await post("/leaked-keys", { api_key: second });
+    expect(leaked.customer_id).toBe(id);
+    expectStatus(await generate(second), 401);
+    expectStatus(await unlucky.call("POST", "/leaked-keys", { api_key: "sk_of_nobody_else" }), 404);
+
+    await expect
+      .poll(
+        async () => {
+          await stage.gateway.request("GET", `/api/v1/tasks/${task}`, { key: leaked.api_key });
+          return (await stage.manage("GET", `/tasks/${task}`)).body.status;
+        },
+        { timeout: 60_000, interval: 500 },
+      )
+      .toBe("completed");
+    for (let nth = 0; nth < 2; nth++)
+      await post(`/customers/${id}/complaints`, { task_id: task, reason: "black frames" });
+    books.refunds += price;
+
+    for (let nth = 0; nth < 2; nth++) {
+      const back = await post(`/customers/${id}/orders/2/charged-back`, { reason: "stolen card" });
+      expect(back).toEqual({ reversed: 100, balance: 480 });
+    }
+    books.reversals += 100;
+    const none = await unlucky.call("POST", `/customers/${id}/orders/9/charged-back`, {
+      reason: "stolen card",
+    });
+    expectStatus(none, 404);
+
+    await post(`/customers/${id}/close`);
+    expectStatus(await generate(leaked.api_key), 403);
+    expectStatus(await unlucky.call("POST", `/customers/${id}/orders/3/paid`, { package: "basic" }), 409);
+
+    const { body: statement } = await unlucky.call("GET", `/customers/${id}/statements/${month}`);
+    const closing = books.purchases - books.charges + books.refunds - books.reversals;
+    const none_of = { opening: 0, trials: 0, goodwill: 0, adjustments: 0 };
+    expect(statement).toMatchObject({ ...none_of, ...books, closing, amounts_paid: { USD: "49.80" } });
+    const { data } = (await stage.manage("GET", `/accounts/${id}/transactions?limit=100`)).body;
+    expect(data.reduce((sum: number, { amount }: { amount: number }) => sum + amount, 0)).toBe(closing);
+    const writes = [...proxy.lost].map((write) => write.replace("/manage/v1", ""));
+    for (const write of ["POST /accounts/*/reversals", "POST /accounts/*/keys/*/revoke", "PATCH /accounts/*"])
+      expect(writes).toContain(write);
   } finally {
     await unlucky.stop();
     await proxy.stop();

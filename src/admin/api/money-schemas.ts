@@ -175,6 +175,20 @@ export const Statement = t.titled("Statement", {
   ),
 });
 
+const { account_id: _, until: __, opening, closing, ...summed } = Statement.properties;
+const ofAll = (schema: object) => t.nullable<number>(schema);
+
+export const TotalStatement = t.titled("TotalStatement", {
+  ...summed,
+  opening: ofAll({
+    ...opening,
+    description: "Credits that all accounts had at the first moment of the month.",
+  }),
+  closing: ofAll({ ...closing, description: "The same at its last moment: what is owed to customers." }),
+  since: t.seldomTimed("Entries of the month before this moment are not counted; null if all are."),
+  unread: t.unread,
+});
+
 export const Sale = t.titled("Sale", {
   kind: grantKind,
   package: t.textOrNull(

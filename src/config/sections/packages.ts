@@ -39,7 +39,6 @@ export const packagesSchema = Type.Object(
   },
 );
 
-/** Prices that are no amounts of their currency. */
 export function packageProblems(packages: unknown): BrokenRule[] {
   if (!isObject(packages)) return [];
   return Object.entries(packages).flatMap(([name, value]) => {

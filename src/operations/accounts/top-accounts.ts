@@ -10,10 +10,13 @@ import { compareBytes } from "./sorted-lists.ts";
 
 /** ROLLUP keeps the lists of days so long (lua/include/ranks.lua). */
 const SPENDING_DAYS = 31;
-/** Of each day and partition that are read: a candidate for the top. */
-const CANDIDATES = 100;
-/** Lists that are read at a time: about a millisecond of Redis. */
-const LISTS_AT_A_TIME = 100;
+/** Of each day and partition that are read: candidates for the top, first and at most. */
+const CANDIDATES_FIRST = 4;
+const CANDIDATES_MAX = 100;
+/** Scores of candidates: behind as many it goes no deeper. */
+const SCORES_MAX = 30_000;
+/** Members that are read at a time: less than a millisecond of Redis. */
+const MEMBERS_AT_A_TIME = 1000;
 
 interface Days {
   /** UTC, both inclusive, such as 2026-10-31. */
@@ -85,48 +88,78 @@ const firstOf = (sums: ReadonlyMap<string, number>, limit: number) =>
     .sort((a, b) => b.amount - a.amount || compareBytes(b.accountId, a.accountId))
     .slice(0, limit);
 
-/** An account in none of each day's first places spent less than the last of them: so it is known whether the result is complete. */
+/**
+ * An account in none of each day's first places spent less than the last of them: so it is known whether the result is complete, and in
+ * which partitions to read on.
+ */
 async function spending(nodes: RedisNodes, reads: PartitionReads, days: readonly string[], limit: number) {
-  const partitions = await partitionsOf(nodes);
-  const lists = Array.from({ length: partitions }, (_, partition) =>
-    days.map((day) => ({ partition, name: spentName(partition, day) })),
-  ).flat();
-  /** The most that an account of a partition may have spent which is no candidate. */
-  const othersMost = new Array<number>(partitions).fill(0);
-  const candidates = new Map<string, number>();
-  await inSlices(lists, async (slice) => {
-    const pages = await reads.many<string[], (typeof lists)[number]>(slice, (pipe, { name }) =>
-      pipe.zrevrange(name, 0, CANDIDATES - 1, "WITHSCORES"),
+  let open = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => partition);
+  const sums = new Map<string, number>();
+  let scoresLeft = SCORES_MAX;
+  for (let depth = CANDIDATES_FIRST; ; depth = Math.min(4 * depth, CANDIDATES_MAX)) {
+    const { candidates, othersMost } = await firstOfDays(reads, open, days, depth);
+    const added = candidates.map((ids) => ids.filter((id) => !sums.has(id)));
+    for (const id of added.flat()) sums.set(id, 0);
+    const asked = open.flatMap((partition, at) =>
+      added[at]!.length === 0
+        ? []
+        : days.map((day) => ({ partition, name: spentName(partition, day), ids: added[at]! })),
     );
-    for (const [at, { partition }] of slice.entries()) {
-      const page = pages[at] ?? [];
-      for (let index = 0; index < page.length; index += 2) candidates.set(page[index]!, partition);
-      if (page.length === 2 * CANDIDATES) othersMost[partition]! += Math.max(0, Number(page.at(-1)));
+    for (const slice of slicesOf(asked, ({ ids }) => ids.length)) {
+      const scores = await reads.many<(string | null)[], (typeof asked)[number]>(
+        slice,
+        (pipe, { name, ids }) => pipe.zmscore(name, ids),
+      );
+      for (const [at, { ids }] of slice.entries())
+        for (const [index, id] of ids.entries())
+          sums.set(id, sums.get(id)! + Number(scores[at]?.[index] ?? 0));
     }
-  });
-  const sums = new Map<string, number>([...candidates.keys()].map((id) => [id, 0]));
-  const owned = Map.groupBy(candidates.keys(), (id) => candidates.get(id)!);
-  const asked = lists.flatMap((list) => {
-    const ids = owned.get(list.partition);
-    return ids ? [{ ...list, ids }] : [];
-  });
-  await inSlices(asked, async (slice) => {
-    const scores = await reads.many<(string | null)[], (typeof asked)[number]>(slice, (pipe, { name, ids }) =>
-      pipe.zmscore(name, ids),
-    );
-    for (const [at, { ids }] of slice.entries())
-      for (const [index, id] of ids.entries()) sums.set(id, sums.get(id)! + Number(scores[at]?.[index] ?? 0));
-  });
-  const least = firstOf(sums, limit)[limit - 1]?.amount ?? 0;
-  return { sums, complete: othersMost.every((most) => most <= least) };
+    scoresLeft -= days.length * added.flat().length;
+    const least = firstOf(sums, limit)[limit - 1]?.amount ?? 0;
+    open = open.filter((_, at) => othersMost[at]! > least);
+    if (open.length === 0 || depth === CANDIDATES_MAX || scoresLeft <= 0)
+      return { sums, complete: open.length === 0 };
+  }
 }
 
-async function inSlices<Item>(
-  items: readonly Item[],
-  work: (slice: readonly Item[]) => Promise<void>,
-): Promise<void> {
-  for (let at = 0; at < items.length; at += LISTS_AT_A_TIME)
-    await work(items.slice(at, at + LISTS_AT_A_TIME));
+/** By partition, the accounts in the first places of some day, and the most that another one may have spent. */
+async function firstOfDays(
+  reads: PartitionReads,
+  partitions: readonly number[],
+  days: readonly string[],
+  depth: number,
+) {
+  const lists = partitions.flatMap((partition, at) =>
+    days.map((day) => ({ partition, at, name: spentName(partition, day) })),
+  );
+  const found = partitions.map(() => new Set<string>());
+  const othersMost = partitions.map(() => 0);
+  for (const slice of slicesOf(lists, () => depth)) {
+    const pages = await reads.many<string[], (typeof lists)[number]>(slice, (pipe, { name }) =>
+      pipe.zrevrange(name, 0, depth - 1, "WITHSCORES"),
+    );
+    for (const [nth, { at }] of slice.entries()) {
+      const page = pages[nth] ?? [];
+      for (let index = 0; index < page.length; index += 2) found[at]!.add(page[index]!);
+      if (page.length === 2 * depth) othersMost[at]! += Math.max(0, Number(page.at(-1)));
+    }
+  }
+  return { candidates: found.map((ids) => [...ids]), othersMost };
+}
+
+/** Slices that read a bounded number of members. */
+function slicesOf<Item>(items: readonly Item[], sizeOf: (item: Item) => number): Item[][] {
+  const slices: Item[][] = [];
+  let size = MEMBERS_AT_A_TIME;
+  for (const item of items) {
+    if (size >= MEMBERS_AT_A_TIME) {
+      slices.push([]);
+      size = 0;
+    }
+    slices.at(-1)!.push(item);
+    size += sizeOf(item);
+  }
+  return slices;
 }
 
 async function refusals(nodes: RedisNodes, days: readonly string[]) {

@@ -7,9 +7,10 @@ import {
   readStatement,
   STATEMENT_NUMBERS,
 } from "../../../ledger/statements.ts";
+import { totalStatement } from "../../../ledger/total-statement.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
-import { Sale, Statement } from "../money-schemas.ts";
+import { Sale, Statement, TotalStatement } from "../money-schemas.ts";
 import { operation, page } from "../route.ts";
 import { isoTimeOrNull } from "../shown.ts";
 
@@ -84,8 +85,27 @@ const salesOfMonth = operation("GET /sales", {
   },
 });
 
+const totalOfMonth = operation("GET /statements/total", {
+  scope: "usage:read",
+  name: "readTotalStatement",
+  summary: "Read the statement of all accounts together",
+  description:
+    "The sum of all accounts' statements of a month, about a second behind: `closing` is what is owed to customers as prepaid credits. From Redis while it has every entry, else from the archive. Without one, `opening` and `closing` are null once Redis has forgotten the first months: it keeps totals for 400 days.",
+  query: t.object({ month }),
+  answers: { 200: { description: "The statement.", schema: TotalStatement } },
+  async operate(nodes, { query, grantee }, { archive }) {
+    requireAllAccounts(grantee);
+    return totalStatement(nodes, query.month, await archive?.open(nodes));
+  },
+  answer: ({ statement, source, sinceMs, unread }, { query }) => ({
+    status: 200,
+    body: { month: query.month, ...statement, source, since: isoTimeOrNull(sinceMs), unread },
+  }),
+});
+
 export const statementRoutes = [
   salesOfMonth,
+  totalOfMonth,
   operation("GET /statements", {
     scope: "usage:read",
     name: "listStatements",

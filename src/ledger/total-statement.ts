@@ -1,0 +1,101 @@
+import { sumOfMoney } from "../domain/money.ts";
+import { META, partitionNames } from "../records/names.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { storeNowMs } from "../redis/server-clock.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+import { monthsOf } from "./account-usage.ts";
+import { rolledSinceOf } from "./all-usage.ts";
+import { type ArchivedSales, salesOf } from "./sales.ts";
+import { requireMonth, type Statement } from "./statements.ts";
+import { dayStartMs, monthBounds } from "./usage.ts";
+import { NO_USAGE, sumOfNumbers, totalsOf, type UsageNumbers } from "./usage-rollups.ts";
+
+/** The sum of all accounts' statements; null where Redis does not reach back to the first entry and there is no archive. */
+type TotalStatement = Omit<Statement, "opening" | "closing"> & {
+  opening: number | null;
+  closing: number | null;
+};
+
+interface FoundTotal {
+  statement: TotalStatement;
+  source: "archive" | "redis";
+  /** Earlier entries of the month are not counted, Unix ms; undefined if all are. */
+  sinceMs: number | undefined;
+  unread: Unread | undefined;
+}
+
+/** @throws OperatorError `unavailable` while the archive cannot be used */
+export type ArchivedTotal = (month: string) => Promise<TotalStatement>;
+
+/**
+ * A UTC month of all accounts together, about a second behind: from the totals of the roll-up if they have every entry, else from the
+ * archive. @throws OperatorError `invalid_month`
+ */
+export async function totalStatement(
+  nodes: RedisNodes,
+  month: string,
+  archive?: { sales: ArchivedSales; total: ArchivedTotal },
+): Promise<FoundTotal> {
+  requireMonth(month);
+  const nowMs = await storeNowMs(nodes.ofName(META));
+  const { entriesMs } = await rolledSinceOf(nodes, nowMs);
+  const isWhole = await hasEveryEntry(nodes, entriesMs);
+  if (archive && !isWhole)
+    return {
+      statement: await archive.total(month),
+      source: "archive",
+      sinceMs: undefined,
+      unread: undefined,
+    };
+  const { first, next } = monthBounds(month);
+  const { days, unread } = await totalsOf(nodes, monthsOf(nowMs, undefined, undefined));
+  let [before, within] = [NO_USAGE, NO_USAGE];
+  for (const [day, numbers] of days) {
+    if (day < first) before = sumOfNumbers(before, numbers);
+    else if (day < next) within = sumOfNumbers(within, numbers);
+  }
+  const { sales } = await salesOf(nodes, month);
+  const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
+    amount === undefined ? [] : [{ amount, currency }],
+  );
+  const opening = isWhole && unread === undefined ? changeOf(before) : null;
+  return {
+    statement: {
+      opening,
+      purchases: within.purchased,
+      trials: within.trials,
+      goodwill: within.goodwill,
+      charges: within.charged,
+      refunds: within.refunded,
+      adjustments: within.adjusted,
+      reversals: within.reversed,
+      closing: opening === null ? null : opening + changeOf(within),
+      amounts_paid: sumOfMoney(paid),
+    },
+    source: "redis",
+    sinceMs: isWhole || entriesMs <= dayStartMs(first) ? undefined : entriesMs,
+    unread,
+  };
+}
+
+const changeOf = (sum: UsageNumbers): number =>
+  sum.purchased + sum.trials + sum.goodwill - sum.charged + sum.refunded + sum.adjusted - sum.reversed;
+
+/** Totals expire, but not before the first entry that a ledger without an archive has. @param keptMs from when on totals are kept */
+async function hasEveryEntry(nodes: RedisNodes, keptMs: number): Promise<boolean> {
+  const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => partition);
+  const reads = readsOfMost(nodes);
+  const isWhole = (partition: number) =>
+    reads.at(partition, async (redis) => {
+      const { ledger, rolled, trimmed } = partitionNames(partition);
+      const [first, since, cut] = await Promise.all([
+        redis.xrange(ledger, "-", "+", "COUNT", 1),
+        redis.hget(rolled, "since"),
+        redis.exists(trimmed),
+      ]);
+      const isCounted = since === null ? first.length === 0 : since === "0";
+      return isCounted && cut === 0 && Number(first[0]?.[0].split("-")[0] ?? keptMs) >= keptMs;
+    });
+  return (await Promise.all(partitions.map(isWhole))).every((one) => one !== false);
+}
