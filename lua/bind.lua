@@ -98,10 +98,13 @@ if outcome ~= "uncollected" then
   post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, endpoint,
     task_id, request_id, key_id, more)
 end
+-- An uncovered charge takes no Idempotency-Key: a repeat would be answered with a video for nothing. An unmetered task takes none that
+-- another request has: repeats go on being answered with the task that was or will be charged.
+local takes_key = idempotency and not is_others and (outcome ~= "uncollected" or is_lost)
 -- Without an earlier TTL, which a tombstone has.
 call("SET", request, bound_request(record, task_id, bound_at, fixed)
   .. (outcome == "uncollected" and " uncollected=1" or "") .. (state ~= "held" and is_unmetered and " unmetered=1" or "")
-  .. (state ~= "held" and idempotency and not is_others and not earlier.idempotency and " idempotency=" .. digest or ""))
+  .. (takes_key and state ~= "held" and not earlier.idempotency and " idempotency=" .. digest or ""))
 if state == "held" then
   if string.find(record, " unknown=", 1, true) then remove_unknown(account, request_id) end
 else
@@ -123,8 +126,7 @@ else
   if account_at then change_counts(account, account_at, 1) end
 end
 call("ZADD", due, task_score(now + poll_ms), request_id)
--- An uncovered charge takes no Idempotency-Key: a repeat would be answered with a video for nothing.
-if idempotency and (outcome ~= "uncollected" or is_lost and not is_others) then
+if takes_key then
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "task_id", task_id,
     "response", response, "due_at", int(now + poll_ms))
   -- The entry stays while an earlier request with this Idempotency-Key may still be bound. Without it, that request would

@@ -22,7 +22,7 @@ interface RollupOptions {
 /** Once a second, in a busy store every two. The lease only saves work: two gateways count nothing twice. Decision 0054. */
 export function createRollup({ connection, metrics, log }: RollupOptions) {
   const unexplained = new Map<number, number>();
-  const watch = createWriteWatch();
+  const watch = createWriteWatch({ late: true });
   let failed = false;
   let entries = 0;
   const pauseMs = (): number => (entries >= BUSY_ENTRIES ? BUSY_ROUND_EVERY_MS : ROUND_EVERY_MS);

@@ -26,7 +26,7 @@ export function createDueLists<List extends string>(
   kinds: readonly List[],
   nowMs?: () => number,
 ): () => Promise<Due<List, ReadonlySet<number>>> {
-  const watch = createWriteWatch();
+  const watch = createWriteWatch({ late: true });
   /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
   const firstDue = new WeakMap<Redis, number[]>();
 

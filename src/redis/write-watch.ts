@@ -23,15 +23,15 @@ const LOOK_EVERY_MS = 5 * 60_000;
 
 /**
  * Tells if a server may have anything new, so that an idle gateway does not read every partition every second: one INFO has the calls of
- * all writing commands (`INFO commandstats`, https://redis.io/docs/latest/commands/info/). @param options.fresh must not see anything a second late
+ * all writing commands (`INFO commandstats`, https://redis.io/docs/latest/commands/info/). @param options.late what is new may be seen a second late
  */
-export function createWriteWatch({ fresh = false } = {}) {
+export function createWriteWatch({ late = false } = {}) {
   const looks = new WeakMap<Redis, { writes: string; subject: string; atMs: number }>();
   return {
     /** @param subject e.g. partitions' names; another one is always looked at @returns undefined, or to be called once all was read */
     async news(redis: Redis, subject: string): Promise<(() => void) | undefined> {
       // Read before the look: what comes during it counts as new at the next one.
-      const writes = await (fresh ? readWrites(redis) : sharedWrites(redis));
+      const writes = await (late ? sharedWrites(redis) : readWrites(redis));
       const last = looks.get(redis);
       const atMs = performance.now();
       const isSame = last !== undefined && last.writes === writes && last.subject === subject;

@@ -68,7 +68,7 @@ interface QueueFigures {
 
 /** Reads the figures of all primaries that answer; an idle store is not read again. */
 function createQueueFigures(connection: Connection) {
-  const watch = createWriteWatch();
+  const watch = createWriteWatch({ late: true });
   const known = new WeakMap<Primary, QueueFigures>();
 
   const figuresOf = (primary: Primary): Promise<QueueFigures> =>

@@ -156,8 +156,8 @@ export const CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/admin/refusal-log.ts",
-        from: 'path: shortened(withoutSecrets(decodedPath(req.url?.split("?")[0] ?? ""))),',
-        to: 'path: withoutSecrets(decodedPath(req.url?.split("?")[0] ?? "")),',
+        from: 'path: shortened(withoutSecrets(decoded(req.url?.split("?")[0] ?? ""))),',
+        to: 'path: withoutSecrets(decoded(req.url?.split("?")[0] ?? "")),',
       },
     ],
     caughtBy: "no line about them has more than 1 KiB",

@@ -18,7 +18,7 @@ const commandsOf = async (client: Redis): Promise<number> =>
 // Guarantee: what a command may have changed in a ledger, a list or a count is looked at, and nothing else is.
 test("each command that may bring something new is news, once", async () => {
   const { client } = redis;
-  const { news } = createWriteWatch({ fresh: true });
+  const { news } = createWriteWatch();
   const isNews = async (subject = "all"): Promise<boolean> => {
     const looked = await news(client, subject);
     looked?.();
@@ -60,7 +60,7 @@ test("each command that may bring something new is news, once", async () => {
 // Guarantee: a look that failed, or a Redis that does not count its commands, is repeated.
 test("what was not looked at stays news", async () => {
   const { client } = redis;
-  const { news } = createWriteWatch({ fresh: true });
+  const { news } = createWriteWatch();
   expect(await news(client, "all")).toBeDefined();
   expect(await news(client, "all")).toBeDefined();
   (await news(client, "all"))!();
@@ -78,10 +78,10 @@ test("looks share what one of them has read, and miss nothing", async () => {
   const { client } = redis;
   const asked = async (): Promise<number> =>
     Number(/calls=(\d+)/.exec(readInfo(await client.info("commandstats")).get("cmdstat_info") ?? "")?.[1]);
-  const [fresh, ...shared] = [{ fresh: true }, {}, {}].map((options) => createWriteWatch(options));
-  (await fresh!.news(client, "all"))!();
+  const [own, ...shared] = [{}, { late: true }, { late: true }].map((options) => createWriteWatch(options));
+  (await own!.news(client, "all"))!();
   const before = await asked();
-  for (const looked of await Promise.all([fresh!, ...shared].map(({ news }) => news(client, "all"))))
+  for (const looked of await Promise.all([own!, ...shared].map(({ news }) => news(client, "all"))))
     looked?.();
   // And the one that asks how many there were.
   expect((await asked()) - before).toBe(2);

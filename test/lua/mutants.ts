@@ -738,8 +738,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "an uncollected task is replayed for nothing",
     "bind",
-    '(outcome ~= "uncollected" or is_lost and not is_others)',
-    "not is_others",
+    ' and (outcome ~= "uncollected" or is_lost)',
+    "",
   ),
   without(
     "a late one without a slot",
@@ -780,8 +780,20 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "another's Idempotency-Key is taken",
     "bind",
-    '(outcome ~= "uncollected" or is_lost and not is_others)',
-    "true",
+    'idempotency and not is_others and (outcome ~= "uncollected" or is_lost)',
+    "idempotency",
+  ),
+  mutant(
+    "a record has a digest though its request has not taken the Idempotency-Key",
+    "bind",
+    '(takes_key and state ~= "held"',
+    '(idempotency and state ~= "held"',
+  ),
+  mutant(
+    "a charge of a request that was forgotten has no digest",
+    "bind",
+    " and not earlier.idempotency",
+    " and earlier.idempotency",
   ),
   mutant(
     "what COLLECT has deleted is charged again",
@@ -2380,8 +2392,8 @@ export const EQUAL_KEY_MUTANTS: readonly Mutant[] = [
   mutant(
     "a late task takes the Idempotency-Key from another request",
     "bind",
-    '(outcome ~= "uncollected" or is_lost and not is_others)',
-    "true",
+    'idempotency and not is_others and (outcome ~= "uncollected" or is_lost)',
+    "idempotency",
   ),
   mutant("one Idempotency-Key is charged twice", "bind", "= covered and not is_others", "= covered"),
   mutant(
@@ -2444,12 +2456,18 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
 /** What becomes of requests that passed while the store was away; the model knows none. */
 export const UNMETERED_MUTANTS: readonly Mutant[] = [
   mutant(
+    "an unmetered task takes the Idempotency-Key of a charged one",
+    "bind",
+    "idempotency and not is_others and (",
+    "idempotency and (",
+  ),
+  mutant(
     "an unmetered task takes a slot",
     "bind",
     'if not is_unmetered then call("SADD"',
     'if true then call("SADD"',
   ),
-  mutant("nothing marks an unmetered task", "bind", 'is_unmetered and " unmetered=1" or ""', '""'),
+  mutant("nothing marks an unmetered task", "bind", 'is_unmetered and " unmetered=1" or ""', '"" or ""'),
   mutant(
     "an unmetered task is late or uncollected",
     "bind",

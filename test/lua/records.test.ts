@@ -50,7 +50,7 @@ function fieldsIn(text: string): string[] {
   const calls = [...text.matchAll(/\bcall\("(HSET|HMGET|HGET|HDEL|HINCRBY)", /g)];
   return calls.flatMap(({ index, 0: begin, 1: command }) => {
     const fields = argumentsOf(text.slice(index + begin.length)).slice(1);
-    const named = command === "HSET" ? fields.filter((_, at) => at % 2 === 0) : fields;
+    const named = /HSET|HINCRBY/.test(command!) ? fields.filter((_, at) => at % 2 === 0) : fields;
     return named.flatMap((field) => /^"(\w+)"$/.exec(field)?.[1] ?? []);
   });
 }

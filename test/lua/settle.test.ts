@@ -147,6 +147,32 @@ test("an uncollected task is replayed to no repeat with its Idempotency-Key: no 
   expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 10, transactions: 2 });
 });
 
+// A sequence of the model had a digest here that no Idempotency-Key stood behind.
+test("a BIND of a request without a record has an Idempotency-Key if it is charged, and none if not", async () => {
+  const key = await stage.givenKey({ credits: 30 });
+  const names = ["charged", "uncollected"];
+  const idempotencies = names.map((name) => ({ digest: `${key.accountId}-${name}`, fingerprint: "f" }));
+  const bindings = [];
+  for (const idempotency of idempotencies) {
+    stage.clock.nowMs++;
+    bindings.push(await stage.bind(stage.request(key, { price: 20, idempotency })));
+  }
+  expect(bindings).toEqual(["late", "uncollected"]);
+
+  stage.clock.nowMs += HOUR_MS;
+  const { requests } = await stage.sweeps.lease("polls", key.partition, 100);
+  const own = requests.filter(({ accountId }) => accountId === key.accountId);
+  expect(own.map(({ idempotencyDigest }) => idempotencyDigest)).toEqual([
+    idempotencies[0]!.digest,
+    undefined,
+  ]);
+  const repeats = [];
+  for (const idempotency of idempotencies)
+    repeats.push((await stage.admit(stage.request(key, { price: 10, idempotency }))).outcome);
+  expect(repeats).toEqual(["replayed", "admitted"]);
+  expect(await state(key)).toMatchObject({ balance: 0, totalUsed: 20, active: 3, transactions: 2 });
+});
+
 test("a BIND whose ADMIT left no record at all is late", async () => {
   const key = await stage.givenKey({ credits: 10 });
   const generation = stage.request(key);

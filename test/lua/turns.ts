@@ -811,6 +811,15 @@ const RARE_TURNS: Command[][] = [
     collect,
     { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
   ],
+  // A BIND of a request without a record takes its Idempotency-Key only if it is charged; only then the record has a digest.
+  [
+    ...[40, 20].map((price): Command => ({ ...admitted(0), kind: "submit", key: 2, price }) as Command),
+    bound,
+    { ...admitted(1), kind: "plan", key: 0, price: 10 } as Command,
+    bound,
+    wait(HOUR),
+    ...[0, 2].map((key): Command => ({ kind: "lease", key, list: "polls", most: 4 })),
+  ],
   // A poll of a task that was collected meanwhile, and whose id is another account's by now.
   [
     submit(0),

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Charge } from "../../src/durability/outbox/pending-settlement.ts";
-import { type KeyRef, requestName } from "../../src/records/names.ts";
+import { idempotencyName, type KeyRef, requestName } from "../../src/records/names.ts";
 import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
@@ -74,7 +74,25 @@ test("of two accounts that were given the same task id, one has it", async () =>
 });
 
 test("a failed one refunds nothing, and an operator cannot refund it", async () => {
-  expect(await lived()).toMatchObject([{ recent: 2 }, "bound", { recent: 2, balance: 5 }, "uncharged"]);
+  const [bound, outcome, ended, refund] = await lived();
+  expect([bound, outcome, ended, refund]).toMatchObject([
+    { recent: 2 },
+    "bound",
+    { recent: 2, balance: 5 },
+    "uncharged",
+  ]);
+});
+
+// The customer repeated a request while the store was away: that is a second task, but the first one is charged.
+test.each(["held", "bound"] as const)(
+  "it takes no Idempotency-Key of a request that is %s",
+  async (first) => {
+    expect(await repeated(first)).toBe("bound: metered, then metered, 1 charged");
+  },
+);
+
+test("it takes an Idempotency-Key that no other request has", async () => {
+  expect(await repeated()).toBe("bound: unmetered, then unmetered, 0 charged");
 });
 
 // Guarantee: the request of a task is the same in every process that keeps it.
@@ -107,7 +125,27 @@ test.each(inShare(UNMETERED_MUTANTS))("the mistake is found: $what", async (muta
   expect(await lived(mutant)).not.toEqual(await lived());
 });
 
-/** What becomes of an unmetered task of an account with 5 credits, up to an operator's refund. */
+/** Whose task a repeat is answered with, and the charges. @param first its state when the unmetered task is bound; absent: there is none */
+async function repeated(first?: "held" | "bound", own = stage): Promise<string> {
+  const key = await own.givenKey({ credits: 50 });
+  const idempotency = { digest: `${key.accountId}-twice`, fingerprint: "f" };
+  const metered = own.request(key, { idempotency });
+  const other = unmetered(own, key, { idempotency });
+  if (first) await own.admit(metered);
+  if (first === "bound") await own.bind(metered);
+  const binding = await own.bind(other);
+  const entry = await own.redis.hget(idempotencyName(key.partition, idempotency.digest), "request_id");
+  if (first === "held") await own.bind(metered);
+  const again = await own.admit(own.request(key, { idempotency }));
+  const answered = again.outcome === "replayed" ? again.taskId : again.outcome;
+  const whose = (text: string | null) =>
+    text?.endsWith(metered.requestId) ? "metered" : text?.endsWith(other.requestId) ? "unmetered" : text;
+  const { recent } = await own.account(key);
+  const charges = recent.filter(({ amount }) => amount < 0).length;
+  return `${binding}: ${whose(entry)}, then ${whose(answered)}, ${charges} charged`;
+}
+
+/** What becomes of an unmetered task of an account with 5 credits, up to an operator's refund; then of a repeat. */
 async function lived(mutant?: Mutant): Promise<unknown[]> {
   const folder = mutant && (await plant(mutant));
   const client = createClient(inject("redisUrl"), 10_000);
@@ -137,7 +175,7 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
     const { accountId, partition } = key;
     const call = { partition, accountId, requestId: generation.requestId, reference: "r", reason: "r" };
     const [refund] = await own.refund({ ...call, actor: { by: "cli ann", requestId: "" } });
-    return [bound, outcome, ended, refund];
+    return [bound, outcome, ended, refund, await repeated("bound", own)];
   } finally {
     client.disconnect();
     if (folder !== undefined) await rm(folder, { recursive: true });

@@ -24,7 +24,7 @@ type View = Pick<PrimaryView, "redis" | "has" | "confirmed">;
 
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
   const read = createReads(lastConfirmed, recent);
-  const watch = createWriteWatch({ fresh: true });
+  const watch = createWriteWatch();
   /** Servers whose last read found new entries, or a missing one: they are read without asking for news. */
   const busy = new WeakSet<Redis>();
   let forgotten = 0;

@@ -24,7 +24,7 @@ export type TierCounter = ReturnType<typeof createTierCounter>;
 export function createTierCounter(connection: Connection) {
   /** Also counted while the primary is unavailable. */
   const known = new Map<number, PartitionCounts>();
-  const watch = createWriteWatch({ fresh: true });
+  const watch = createWriteWatch();
 
   async function readPartitions(): Promise<void> {
     const { partitions = 0 } = connection.known.facts ?? {};
