@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- OBSERVE: records what the upstream says of a task. Completed or failed ends it, once: the slot is freed, a failed task
--- is refunded if it was charged (include/refund.lua says who may). The end of a task never changes.
+-- is refunded if it was charged (include/refund.lua says who may). Its end never changes here; RECLAIM may correct one that was too old.
 --
 -- BOUND  250  one task; the window is searched by halves
 -- `slots` are those of the creating key; `key_name`, `poller_window` and `poller_slots` are only given for a client's poll.
