@@ -1,6 +1,6 @@
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, onTestFinished, test } from "vitest";
@@ -57,6 +57,12 @@ function messages(): [what: string, received: Received, valid: boolean][] {
     ["another secret", { secret: other, headers: fresh, body }, false],
     ["an old one", { secret, headers: signed(nowS() - 600, [secret]), body }, false],
     ["one of the future", { secret, headers: signed(nowS() + 600, [secret]), body }, false],
+    ["a time that is no number", { secret, headers: { ...fresh, "webhook-timestamp": "²" }, body }, false],
+    [
+      "a time of 5,000 digits",
+      { secret, headers: { ...fresh, "webhook-timestamp": "9".repeat(5000) }, body },
+      false,
+    ],
     ["no signature", { secret, headers: { ...fresh, "webhook-signature": "v1," }, body }, false],
   ];
 }
@@ -110,6 +116,24 @@ test("the example verify.sh takes what is signed, and nothing else", async () =>
     expect([status, stdout.trim() === "valid"], what).toEqual([valid ? 0 : 1, valid]);
   }
 });
+
+// Guarantee: a time that is a command is not run. `sh` is bash on many machines, which runs what stands in an index.
+test.each(["sh", ...(isThere("bash") ? ["bash"] : [])])(
+  "the example verify.sh runs nothing of a message, by %s",
+  (shell) => {
+    const folder = givenFolder();
+    writeFileSync(join(folder, "verify.sh"), example("verify.sh"));
+    writeFileSync(join(folder, "body"), "{}");
+    const command = "$(touch ran)";
+    const env = { PATH: process.env.PATH, WEBHOOK_SECRET: newSecret(), ID: command, SIGNATURE: command };
+    for (const TIMESTAMP of [`a[${command}]`, command, "", "-1", "1 1"]) {
+      const options = { cwd: folder, env: { ...env, TIMESTAMP }, encoding: "utf8" } as const;
+      const { status, stdout } = spawnSync(shell, ["verify.sh", "body"], options);
+      expect([status, stdout]).toEqual([1, "not valid\n"]);
+      expect(readdirSync(folder).sort()).toEqual(["body", "verify.sh"]);
+    }
+  },
+);
 
 test("the example receiver.mjs takes what is signed, works once per message, and refuses the rest", async () => {
   const folder = givenFolder();
