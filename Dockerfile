@@ -1,6 +1,6 @@
 # docker build -t tollgate .                              the gateway
 # docker build --target sandbox -t tollgate-sandbox .     the stand-in generator, to try things out
-# The gateway runs as a bundle (npm run bundle): it starts in a third of the time and needs no node_modules. Decision 0069.
+# The gateway runs as a bundle (npm run bundle): it starts in a third of the time and needs no node_modules. Decision 0040.
 
 FROM node:26-slim AS dependencies
 WORKDIR /app

@@ -21,7 +21,7 @@
 --                was admitted later. It may have been charged, so nothing happens
 --@keys request account slots due ledger task claim? idempotency?
 --@args now request_id account_id key_id endpoint price_text retention_ms task_id fixed poll_ms response fingerprint idempotency_ms digest admission
---@include claim clock date dispute due ended ledger limits money numbers request spent task unknown
+--@include claim clock date dispute due ledger limits money numbers request rollup_note spent task unknown
 --@unless_frozen request
 
 local subject = subject_text(account_id, key_id, endpoint, price_text, retention_ms)

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
 -- OBSERVE: records what the upstream says of a task. Completed or failed ends it, once: the slot is freed, a failed task
--- is refunded if it was charged (include/refund.lua says who may). The end of a task never changes.
+-- is refunded if it was charged (include/refund.lua says who may). Its end never changes here; RECLAIM may correct one that was too old.
 --
 -- BOUND  250  one task; the window is searched by halves
 -- `slots` are those of the creating key; `key_name`, `poller_window` and `poller_slots` are only given for a client's poll.
@@ -19,7 +19,7 @@
 --                     happens
 --@keys task request account slots due ledger done key_name? poller_window? poller_slots?
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
---@include audit due ended events limits money numbers refund reply request retention task
+--@include audit due events limits money numbers refund reply request retention rollup_note task
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 

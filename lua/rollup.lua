@@ -84,7 +84,7 @@ local entries = call("XRANGE", ledger, "(" .. rolled[1], "+", "COUNT", most)
 local floor = math.floor
 local charges, last_of = {}, {}
 for nth, one in ipairs(entries) do
-  local group, at = string.match(one[2][2], "^consume (%S+ %S* %S+ %S+) (%d+)")
+  local group, at = string.match(one[2][2], "^consume ([^ ]+ [^ ]* [^ ]+ [^ ]+) ([^ ]+)")
   if group then
     local day = floor(at / DAY_MS)
     local counts = charges[day]
@@ -114,7 +114,7 @@ for day, counts in pairs(charges) do
   for group, count in pairs(counts) do
     local nth = last_of[group]
     local account_id, key_id, endpoint, amount, balance =
-      string.match(entries[nth][2][2], "^consume (%S+) (%S*) (%S+) (%S+) %S+ (%S+)")
+      string.match(entries[nth][2][2], "^consume ([^ ]+) ([^ ]*) ([^ ]+) ([^ ]+) [^ ]+ ([^ ]+)")
     add(day, account_id, endpoint, key_id, "charged", -amount * count, count)
     note_balance(account_id, nth, balance)
   end

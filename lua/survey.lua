@@ -11,7 +11,9 @@
 --@keys due
 --@args now from to first_index most requests_prefix ages...
 --@include numbers request
-local ids = call("ZRANGEBYSCORE", due, from, to, "LIMIT", first_index, most)
+-- By rank: LIMIT walks to the first of them, from the beginning.
+local before, count = call("ZCOUNT", due, "-inf", "(" .. from), call("ZCOUNT", due, from, to)
+local ids = call("ZRANGE", due, before + first_index, before + math.min(first_index + most, count) - 1)
 local open = { held = {}, bound = {} }
 for _, counts in pairs(open) do
   for age = 1, #ages + 1 do counts[age] = 0 end
@@ -29,7 +31,7 @@ for _, id in ipairs(ids) do
   end
 end
 local first = call("ZRANGEBYSCORE", due, from, to, "WITHSCORES", "LIMIT", 0, 1)
-local answer = { now, first[2] and int(first[2] - from) or int(now), call("ZCOUNT", due, from, to), #ids, oldest.held, oldest.bound }
+local answer = { now, first[2] and int(first[2] - from) or int(now), count, #ids, oldest.held, oldest.bound }
 for _, counts in ipairs({ open.held, open.bound }) do
   for _, count in ipairs(counts) do answer[#answer + 1] = count end
 end

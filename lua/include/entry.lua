@@ -7,7 +7,7 @@ local function read_entry(fields)
   if entry.entry then
     entry.type, entry.account_id, entry.key_id, entry.endpoint, entry.amount, entry.at, entry.balance_after, entry.previous,
       entry.request_id, entry.task_id =
-      string.match(entry.entry, "^(%S+) (%S+) (%S*) (%S*) (%S+) (%S+) (%S+) (%S*) (%S*) (%S*)$")
+      string.match(entry.entry, "^([^ ]+) ([^ ]+) ([^ ]*) ([^ ]*) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]*) ([^ ]*) ([^ ]*)$")
   end
   return entry
 end

@@ -10,7 +10,7 @@ local CLOCK_WORD, SPENT_WORD, DAY_COUNT_WORD = 1, 2, 4
 
 -- Clock, credits spent, day, requests of the day, as texts.
 local function read_counters(text)
-  return string.match(text or NO_COUNTERS, "^(%S+) (%S+) (%S+) (%S+)")
+  return string.match(text or NO_COUNTERS, "^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+)")
 end
 
 local function counters_text(clock, spent, day, day_count)

@@ -7,7 +7,7 @@ local EXTRA_FIELDS = { "status", "limited", "blocked_until", "price_multiplier",
 
 -- The words as texts; the last is empty or `+`.
 local function money_words(text)
-  return string.match(text or NO_MONEY, "^(%S+) (%S+) (%S+) (%S+) (%S+) ?(%S*)")
+  return string.match(text or NO_MONEY, "^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ?([^ ]*)")
 end
 
 -- `...` are texts.

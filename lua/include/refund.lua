@@ -1,7 +1,7 @@
 --@include ledger numbers spent
 -- Who may refund. A request is refunded once, and this file alone knows whether it was. There are three cases:
 -- 1. The upstream says that the task failed, or src/settlement/task-verdict.ts judges it `gone` or `expired`. Then OBSERVE
---    refunds it, called by the sweeper or a client's poll, if the setting `tasks.refund_failed` is true. A task ends once.
+--    refunds it, called by the sweeper, a client's poll or a callback, if the setting `tasks.refund_failed` is true. A task ends once.
 -- 2. An operator releases the task (src/operations/tasks/operator-tasks.ts). OBSERVE refunds it, whatever the setting says.
 -- 3. An operator refunds a task that has finished (src/operations/credits/refunds.ts). Which requests were refunded so is kept for ever: the
 --    store may lose the record of one and get its charge again.

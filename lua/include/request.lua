@@ -29,7 +29,7 @@ end
 -- tenth of what a pattern does.
 local function read_held(text, subject)
   local start = "held " .. subject .. " "
-  if not text or string.sub(text, 1, #start) ~= start then return nil end
+  if not text or string.find(text, start, 1, true) ~= 1 then return nil end
   return string.sub(text, #start + 1, string.find(text, " ", #start + 1, true) - 1)
 end
 
@@ -52,14 +52,14 @@ local function read_request(name)
   local text = call("GET", name)
   if not text then return {} end
   local state, account_id, key_id, endpoint, price, retention_ms, admitted_at, due_at =
-    string.match(text, "^(%S+) (%S*) (%S*) (%S*) (%S*) (%S*) (%S*) (%S*)")
+    string.match(text, "^([^ ]+) ([^ ]*) ([^ ]*) ([^ ]*) ([^ ]*) ([^ ]*) ([^ ]*) ([^ ]*)")
   -- A table that grows part by part is copied four times.
   local record = { text = text, state = state, account_id = account_id, key_id = key_id, endpoint = endpoint, price = price,
     retention_ms = retention_ms, admitted_at = admitted_at, due_at = due_at }
   for part, value in pairs(record) do
     if value == "" then record[part] = nil end
   end
-  for field, value in string.gmatch(text, " ([%a_]+)=(%S+)") do record[field] = value end
+  for field, value in string.gmatch(text, " ([%a_]+)=([^ ]+)") do record[field] = value end
   return record
 end
 

@@ -4,7 +4,7 @@ local function read_task(name)
   local text = call("GET", name)
   if not text then return nil end
   local mark, request_id, key_id, account_id, bound_at, observed_at, status, data =
-    string.match(text, "^(!?)(%S+) (%S+) (%S+) (%S+) ?(%S*) ?(%S*) ?(.*)$")
+    string.match(text, "^(!?)([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ?([^ ]*) ?([^ ]*) ?(.*)$")
   return {
     text = text,
     is_disputed = mark == "!",

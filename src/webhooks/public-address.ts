@@ -18,6 +18,8 @@ type Address = ipaddr.IPv4 | ipaddr.IPv6;
 /** Where clouds answer with credentials of the machine. Some are in no private range. */
 const METADATA = new Set([
   "169.254.169.254",
+  "169.254.0.23",
+  "169.254.42.42",
   "169.254.170.2",
   "169.254.170.23",
   "100.100.100.200",
@@ -27,6 +29,7 @@ const METADATA = new Set([
   "fd00:ec2::23",
   "fd20:ce::254",
   "fd00:c1::a9fe:a9fe",
+  "fd00:42::42",
 ]);
 
 const MAPPED = ipaddr.parseCIDR("::ffff:0:0/96");

@@ -3,6 +3,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { type CallbackUpstream, givenCallbackUpstream, type MadeTask } from "../support/callback-upstream.ts";
 import { expectStatus, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { innerAddresses } from "../support/inner-addresses.ts";
 import { callBack, PUBLIC_URL, STORYBOARD } from "../support/relay-stage.ts";
 import { givenRedis, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 import { answer, givenReceiver, givenWebhookStage, type Receiver } from "../support/webhook-stage.ts";
@@ -168,6 +169,7 @@ test("an address that leads inside, or that cannot be called, is refused before 
     "https://[fd00:ec2::254]/",
     "https://user:pw@customer.example/",
     long,
+    ...innerAddresses(["10.0.0.1"]).map((host) => `https://${host}/done`),
   ]) {
     const reply = await storyboard({ key }, url);
     expectStatus(reply, 400, url);

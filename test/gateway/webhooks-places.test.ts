@@ -21,6 +21,9 @@ const sendTests = async (stage: Stage, endpoints: readonly Endpoint[], each: num
     await Promise.all(endpoints.map(({ path }) => stage.manage("POST", `${path}/test`)));
 };
 
+const overdueOf = async ({ gateway }: Stage): Promise<number> =>
+  Number((await gateway.metric("tollgate_webhook_overdue_seconds "))[0]?.split(" ").at(-1));
+
 // Guarantee: whoever has answered nothing so far takes one place, so that many new dead endpoints leave places to others.
 test("ten new endpoints that hang leave places of first tries, and fresh messages go out at once", async () => {
   const config = { webhooks: { inFlight: 16, timeoutMs: TIMEOUT_MS } };
@@ -55,10 +58,33 @@ test("endpoints that answered and then hang give their places back, to as many a
   await until(() => own.receiver.received.length === 2, "fresh messages");
   await sendTests(stage, endpoints.slice(2), 4);
   await hang(10);
-  const overdue = async (): Promise<number> =>
-    Number((await stage.gateway.metric("tollgate_webhook_overdue_seconds "))[0]?.split(" ").at(-1));
-  await until(async () => (await overdue()) > 2, "the rest to wait");
+  await until(async () => (await overdueOf(stage)) > 2, "the rest to wait");
   expect(hanging.mostUnderWay()).toBe(10);
+  await stage.stop();
+  await hanging.stop();
+});
+
+// Guarantee: what is repeated uses up nothing that first tries need, whatever the receivers of retries do.
+test("retries that hang have places of their own, a quarter as many, and fresh messages go out at once", async () => {
+  const config = { webhooks: { inFlight: 8, timeoutMs: TIMEOUT_MS } };
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url, config });
+  const hanging = await givenReceiver();
+  const seen = new Set<unknown>();
+  let hung = 0;
+  hanging.say((response, { headers }) => {
+    if (seen.has(headers["webhook-id"])) hung++;
+    else response.writeHead(500).end();
+    seen.add(headers["webhook-id"]);
+  });
+  const endpoints: Endpoint[] = [];
+  for (let at = 0; at < 4; at++) endpoints.push(await givenEndpoint(stage, hanging.url));
+  await sendTests(stage, endpoints, 4);
+  await until(() => hung >= 2, "retries to hang");
+  const fresh = await givenEndpoint(stage, own.receiver.url);
+  await sendTests(stage, [fresh], 5);
+  await until(() => own.receiver.received.length === 5, "fresh messages");
+  await until(async () => (await overdueOf(stage)) > 2, "the rest to wait");
+  expect(hung).toBe(2);
   await stage.stop();
   await hanging.stop();
 });

@@ -36,6 +36,26 @@ test("two gateways share the deliveries, and none is sent twice", async () => {
   await one.stop();
 });
 
+// Guarantee: a lease is of one delivery and outlives its try, so a slow receiver gets nothing twice at a time.
+test("a message that takes long is sent by one of two gateways, and once more, after it, if that is wished meanwhile", async () => {
+  const config = { webhooks: { timeoutMs: 10_000 } };
+  const one = await givenWebhookStage({ redisUrl: own.redis.url, config });
+  const { generator } = one.gateway;
+  const two = await givenWebhookStage({ redisUrl: own.redis.url, generator, behaviour: {}, config });
+  const { path, ended } = await givenEndpoint(one, own.receiver.url);
+  own.receiver.say((response) => void setTimeout(() => response.end(), 3000));
+  const { body } = await one.manage("POST", `${path}/test`);
+  await until(() => own.receiver.received.length === 1, "a try under way");
+  await one.manage("POST", `${path}/deliveries/${body.id}/redeliver`);
+  expect(own.receiver.received).toHaveLength(1);
+  await until(() => own.receiver.received.length === 2, "the wish");
+  expect(await ended(body.id)).toMatchObject({ status: "delivered", attempts: 2 });
+  expect(own.receiver.ids()).toEqual([body.id, body.id]);
+  expect(own.receiver.mostUnderWay()).toBe(1);
+  await two.stop();
+  await one.stop();
+});
+
 test("what a gateway was sending as it was killed is sent by another, under the same webhook-id", async () => {
   const stage = await givenWebhookStage({ redisUrl: own.redis.url });
   const { key } = await givenKnownEndpoint(stage, own.receiver);

@@ -1,6 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { limitsOf, until } from "../support/gateway.ts";
+import { innerAddresses } from "../support/inner-addresses.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
   answer,
@@ -185,6 +186,8 @@ test("refusals say what is wrong", async () => {
     stage.manage("POST", `/accounts/${account}/webhooks`, { body: { url, events: ["task.failed"] } });
   expect(await register("https://10.0.0.1/")).toMatchObject({ status: 400, body: { code: "invalid" } });
   expect(await register("ftp://example.com/")).toMatchObject({ status: 400 });
+  for (const host of innerAddresses(["10.0.0.1"]))
+    expect((await register(`https://${host}/`)).status, host).toBe(400);
   expect(await register("https://example.com/", "nobody")).toMatchObject({ status: 404 });
   for (let more = 0; more < 9; more++) expect((await register("https://example.com/")).status).toBe(201);
   expect(await register("https://example.com/")).toMatchObject({

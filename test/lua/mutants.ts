@@ -2216,7 +2216,7 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
   mutant("an uncollected task costs nothing", "bind", '"uncollected", price)', '"uncollected", 0)'),
   mutant(
     "key and account are mixed up",
-    "include/ended",
+    "include/rollup_note",
     "account_id, key_id, endpoint }",
     "key_id, account_id, endpoint }",
   ),

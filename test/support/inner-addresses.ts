@@ -45,6 +45,36 @@ export const INNER_IPV6 = [
   "64:ff9b:1::a00:1",
 ];
 
+/** Where clouds answer with credentials: AWS and most others, its containers, Tencent, Scaleway, Alibaba, Azure, Oracle. */
+export const METADATA_IPV4 = [
+  "169.254.169.254",
+  "169.254.170.2",
+  "169.254.170.23",
+  "169.254.0.23",
+  "169.254.42.42",
+  "100.100.100.200",
+  "168.63.129.16",
+  "192.0.0.192",
+];
+
+export const METADATA_IPV6 = [
+  "fd00:ec2::254",
+  "fd00:ec2::23",
+  "fd20:ce::254",
+  "fd00:c1::a9fe:a9fe",
+  "fd00:42::42",
+];
+
+export const METADATA_NAMES = [
+  "metadata",
+  "metadata.google.internal",
+  "metadata.goog",
+  "metadata.azure.internal",
+  "metadata.tencentyun.com",
+  "instance-data",
+  "instance-data.ec2.internal",
+];
+
 /** Names that lead into the network, or nowhere outside of it. */
 export const INNER_NAMES = [
   "localhost",
@@ -145,13 +175,20 @@ export const EMBEDDED_FORMS: Record<string, (address: string) => string> = {
   "isatap, unique": (address) => `2a00:1450:1:2:200:5efe:${words(address)}`,
 };
 
-/** Every form of every inner address and name as the host of a URL, some a thousand. */
-export function innerHosts(): string[] {
-  const embedded = Object.values(EMBEDDED_FORMS).flatMap((form) => INNER_IPV4.map(form));
+/** Each form of each inner address as the host of a URL. @param ipv4 addresses that each IPv4 form is made of */
+export function innerAddresses(ipv4: readonly string[]): string[] {
+  const embedded = Object.values(EMBEDDED_FORMS).flatMap((form) => ipv4.map(form));
+  const ipv6 = [...INNER_IPV6, ...METADATA_IPV6];
   return [
-    ...Object.values(IPV4_FORMS).flatMap((form) => INNER_IPV4.map(form)),
-    ...[...INNER_IPV6, ...embedded].map((address) => `[${address}]`),
-    ...INNER_IPV6.map((address) => `[${address}%25eth0]`),
-    ...INNER_NAMES,
+    ...Object.values(IPV4_FORMS).flatMap((form) => ipv4.map(form)),
+    ...[...ipv6, ...embedded].map((address) => `[${address}]`),
+    ...ipv6.map((address) => `[${address}%25eth0]`),
   ];
 }
+
+/** Each form of each inner address and name as the host of a URL, more than a thousand. */
+export const innerHosts = (): string[] => [
+  ...innerAddresses([...new Set([...INNER_IPV4, ...METADATA_IPV4])]),
+  ...INNER_NAMES,
+  ...METADATA_NAMES,
+];

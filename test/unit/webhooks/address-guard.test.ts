@@ -2,7 +2,14 @@ import fc from "fast-check";
 import { expect, test } from "vitest";
 import { checkAddress } from "../../../src/webhooks/address-guard.ts";
 import { addressProblem } from "../../../src/webhooks/public-address.ts";
-import { EMBEDDED_FORMS, IPV4_FORMS, innerHosts } from "../../support/inner-addresses.ts";
+import {
+  EMBEDDED_FORMS,
+  IPV4_FORMS,
+  innerHosts,
+  METADATA_IPV4,
+  METADATA_IPV6,
+  METADATA_NAMES,
+} from "../../support/inner-addresses.ts";
 
 const PUBLIC_ONLY = { allowNetworks: [], allowPorts: [] };
 const HTTPS = { protocol: "https:", port: 443 };
@@ -169,18 +176,28 @@ test.each(["localhost", "api.localhost", "localhost."])(
 
 test("no setting opens the metadata addresses of a cloud", () => {
   const policy = {
-    allowNetworks: ["169.254.0.0/16", "100.64.0.0/10", "fd00::/8", "168.63.129.16", "127.0.0.0/8"],
+    allowNetworks: [
+      "169.254.0.0/16",
+      "100.64.0.0/10",
+      "192.0.0.0/24",
+      "fc00::/7",
+      "168.63.129.16",
+      "127.0.0.0/8",
+    ],
     allowPorts: [80],
   };
   const urls = [
-    "http://169.254.169.254/latest",
-    "http://[::ffff:169.254.169.254]/",
-    "http://100.100.100.200/",
-    "http://[fd00:ec2::254]/",
-    "http://168.63.129.16/",
-    "https://metadata.google.internal/",
-    "https://metadata/",
-    "https://METADATA.google.internal./",
-  ];
+    ...METADATA_IPV4.flatMap((address) => [
+      address,
+      ...Object.values(IPV4_FORMS).map((form) => form(address)),
+    ]),
+    ...METADATA_IPV4.flatMap((address) => [`[::ffff:${address}]`, `[64:ff9b::${address}]`]),
+    ...METADATA_IPV6.map((address) => `[${address}]`),
+    ...METADATA_NAMES.flatMap((name) => [name, `${name}.`, name.toUpperCase(), name.replaceAll(".", "。")]),
+  ].map((host) => `http://${host}/latest`);
   expect(urls.filter((url) => checkAddress(url, policy).ok)).toEqual([]);
+  for (const address of [...METADATA_IPV4, ...METADATA_IPV6])
+    expect(addressProblem(address, { protocol: "http:", port: 80 }, policy)).toBe(
+      "must lead to a public address",
+    );
 });
