@@ -18,6 +18,8 @@ import { isWanted, type Run } from "./verify-run.ts";
 /** Accounts read at a time, and keys and references of each. */
 const ACCOUNTS_AT_ONCE = 50;
 const NAMES_AT_ONCE = 100;
+/** Half a millisecond of Redis or so, if each has all of its names. */
+const SCANS_AT_ONCE = 20;
 /** An owner that changes during as many readings is left to the next run. */
 const TRIES_MAX = 5;
 
@@ -80,6 +82,7 @@ async function verifyListedAs(run: Run, redis: Redis, partition: number, account
           ? pipe.zscan(keys, cursor, "COUNT", NAMES_AT_ONCE)
           : pipe.hscan(references, cursor, "COUNT", NAMES_AT_ONCE);
       },
+      SCANS_AT_ONCE,
     );
     const items = left.flatMap(({ accountId, field }, at) =>
       membersOf(found[at]![1]).map((name) => ({ owner: { accountId, [field]: name } })),

@@ -24,8 +24,8 @@ export interface PartitionReads {
   /** Pages of a partition; they end early if its server is away. */
   pages<Page>(partition: number, walk: (redis: Redis) => AsyncIterable<Page>): AsyncGenerator<Page>;
   /**
-   * One command per item, in one round trip per server; answers are in the order of the items, undefined if unread.
-   * @param atOnce commands of a round trip, at most: Redis serves nobody else between those that came together
+   * One command per item, all servers at the same time; answers are in the order of the items, undefined if unread.
+   * @param atOnce items of a round trip, for commands that are not cheap
    */
   many<Answer, Item extends { partition: number }>(
     items: readonly Item[],
@@ -85,20 +85,17 @@ function createReads(nodes: RedisNodes, goesOn: boolean): PartitionReads {
     async many<Answer, Item extends { partition: number }>(
       items: readonly Item[],
       command: (pipe: ChainableCommander, item: Item) => ChainableCommander,
-      atOnce = Number.MAX_SAFE_INTEGER,
+      atOnce?: number,
     ) {
       const answers = new Array<Answer | undefined>(items.length);
       const byNode = Map.groupBy(items.keys(), (index) => nodes.of(items[index]!.partition));
-      const readAll = async (all: readonly number[]): Promise<void> => {
-        for (let from = 0; from < all.length; from += atOnce) {
-          const indexes = all.slice(from, from + atOnce);
-          const found = await at(items[indexes[0]!]!.partition, (redis) =>
-            many<Answer, number>(redis, indexes, (pipe, index) => command(pipe, items[index]!)),
-          );
-          for (const [place, index] of indexes.entries()) {
-            if (found) answers[index] = found[place]!;
-            else unread.add(items[index]!.partition);
-          }
+      const readAll = async (indexes: readonly number[]): Promise<void> => {
+        const found = await at(items[indexes[0]!]!.partition, (redis) =>
+          many<Answer, number>(redis, indexes, (pipe, index) => command(pipe, items[index]!), atOnce),
+        );
+        for (const [place, index] of indexes.entries()) {
+          if (found) answers[index] = found[place]!;
+          else unread.add(items[index]!.partition);
         }
       };
       await Promise.all([...byNode.values()].map(readAll));
