@@ -1,6 +1,6 @@
 import { sumOfMoney } from "../domain/money.ts";
 import type { Sale } from "../ledger/sales.ts";
-import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import {
   monthBounds,
   numbersOf,

@@ -3,7 +3,7 @@ import { archivedStatements, archivedUsage, hasAccount, newestEntryMs } from "..
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { csvLine } from "../domain/csv.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
-import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statements.ts";
+import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import {
   totalOf,
   USAGE_COLUMNS,

@@ -1,89 +1,17 @@
-import type { Redis } from "ioredis";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
-import { type Money, sumOfMoney } from "../domain/money.ts";
 import { listAccounts } from "../operations/accounts/account-lists.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
-import {
-  detailsOf,
-  type EntryKind,
-  kindOf,
-  type LedgerEntry,
-  ledgerEntry,
-  msOf,
-} from "../records/ledger-entries.ts";
+import { ledgerEntry, msOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
-import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { history } from "../scripts/history.ts";
 import { unlessAway } from "./account-usage.ts";
+import { type AccountPlace, entriesBack, LOOKED_AT_MAX, rolledStatement } from "./rolled-statement.ts";
+import { createStatement, emptyStatement, type Statement } from "./statement-sums.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
-
-/** opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing. */
-export const STATEMENT_NUMBERS = [
-  "opening",
-  "purchases",
-  "trials",
-  "goodwill",
-  "charges",
-  "refunds",
-  "adjustments",
-  "reversals",
-  "closing",
-] as const;
-
-/** An account's UTC month, in credits. */
-export interface Statement extends Record<(typeof STATEMENT_NUMBERS)[number], number> {
-  /** Payments for purchases, a decimal by currency. */
-  amounts_paid: Record<string, string>;
-}
-
-/** Which number an entry of a kind adds to, and its sign there. */
-const COLUMNS = {
-  purchase: ["purchases", 1],
-  trial: ["trials", 1],
-  goodwill: ["goodwill", 1],
-  charge: ["charges", -1],
-  refund: ["refunds", 1],
-  adjustment: ["adjustments", 1],
-  reversal: ["reversals", -1],
-} as const satisfies Record<EntryKind, readonly [keyof Statement, 1 | -1]>;
-
-export const emptyStatement = (balance: number): Statement => ({
-  ...{ opening: balance, purchases: 0, trials: 0, goodwill: 0, charges: 0, refunds: 0 },
-  ...{ adjustments: 0, reversals: 0, closing: balance, amounts_paid: {} },
-});
-
-/** Adds up entries of one account, in any order. */
-export function createStatement({ fromMs, toMs }: { fromMs: number; toMs: number }) {
-  const sums = emptyStatement(0);
-  const paid: Money[] = [];
-  let [total, later] = [0, 0];
-  return {
-    add(entry: LedgerEntry): void {
-      const { atMs, amount } = entry;
-      if (atMs >= toMs) later += amount;
-      if (atMs < fromMs || atMs >= toMs) return;
-      const [name, sign] = COLUMNS[kindOf(entry)];
-      sums[name] += sign * amount;
-      total += amount;
-      const { amount_paid: money, currency } = detailsOf(entry);
-      if (money !== undefined && currency !== undefined) paid.push({ amount: money, currency });
-    },
-    end(balance: number): Statement {
-      const closing = balance - later;
-      return { ...sums, opening: closing - total, closing, amounts_paid: sumOfMoney(paid) };
-    },
-  };
-}
-
-/** Half a millisecond of Redis. */
-const SLICE = 50;
-/** Of all accounts of a call; some seconds. */
-const LOOKED_AT_MAX = 200_000;
 
 /** @throws OperatorError `unavailable` while the archive cannot be used */
 export interface ArchivedStatements {
@@ -144,16 +72,12 @@ async function fromArchive(
   }));
 }
 
-interface Place {
-  redis: Redis;
-  partition: number;
-  accountId: string;
-  budget: { left: number };
-}
+/** A longer history is summed from the roll-up where that has all of it. */
+const SLICES_FIRST = 20;
 
 /** Follows the account's entries back from its last one, whose balance is that of the statement. */
-async function fromRedis(place: Place, month: string) {
-  const { redis, partition, accountId, budget } = place;
+async function fromRedis(place: AccountPlace, month: string): Promise<FoundInRedis> {
+  const { redis, partition, accountId } = place;
   const { first, next } = monthBounds(month);
   const period = { fromMs: dayStartMs(first), toMs: dayStartMs(next) };
   const statement = createStatement(period);
@@ -166,35 +90,26 @@ async function fromRedis(place: Place, month: string) {
     return { statement: statement.end(Number(stored ?? 0)), sinceMs };
   }
   const { balanceAfter } = ledgerEntry(partition, newest[0]);
-  let [from, oldestMs] = [last ?? "", Number.MAX_SAFE_INTEGER];
+  let [slices, oldestMs] = [0, Number.MAX_SAFE_INTEGER];
   let hasLeft = false;
-  while (from !== "" && !hasLeft) {
-    if (budget.left <= 0) throw tooMuch(month);
-    const call = {
-      partition,
-      accountId,
-      from,
-      fromMs: period.fromMs,
-      lookedAtMax: SLICE,
-      answeredMax: SLICE,
-    };
-    const page = await scriptsOf(redis).run(history, call);
-    budget.left -= SLICE;
+  for await (const page of entriesBack(place, last ?? "", period.fromMs, month)) {
     for (const entry of page.entries) {
       statement.add(entry);
       oldestMs = Math.min(oldestMs, entry.atMs);
     }
     hasLeft = page.outcome === "left";
-    from = page.next;
+    slices++;
+    if (slices !== SLICES_FIRST || hasLeft || page.next === "") continue;
+    const rolled = await rolledStatement(place, month);
+    if (rolled) return { statement: rolled, sinceMs: undefined };
   }
   return { statement: statement.end(balanceAfter), sinceMs: hasLeft ? oldestMs : undefined };
 }
 
-const tooMuch = (month: string): OperatorError =>
-  new OperatorError(
-    `Redis has more than ${LOOKED_AT_MAX} entries of these accounts since ${month}; ask for fewer accounts, or set up an archive`,
-    "unavailable",
-  );
+interface FoundInRedis {
+  statement: Statement;
+  sinceMs: number | undefined;
+}
 
 /** @throws OperatorError `invalid_month`, `not_found`; `unavailable` if that would read too much of Redis */
 export async function readStatement(

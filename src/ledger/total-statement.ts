@@ -7,7 +7,8 @@ import { partitionsOf } from "../redis/store-facts.ts";
 import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { type ArchivedSales, salesOf } from "./sales.ts";
-import { requireMonth, type Statement } from "./statements.ts";
+import type { Statement } from "./statement-sums.ts";
+import { requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 import { NO_USAGE, sumOfNumbers, totalsOf, type UsageNumbers } from "./usage-rollups.ts";
 

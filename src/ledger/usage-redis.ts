@@ -9,7 +9,7 @@ import { type PartitionReads, readsOfMost, type Unread } from "../redis/partitio
 import { many } from "../redis/pipelines.ts";
 import { partitionsOf, placeOfAccount } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
-import { createStatement, type Statement } from "./statements.ts";
+import { createStatement, type Statement } from "./statement-sums.ts";
 import {
   createUsageTotals,
   dayStartMs,

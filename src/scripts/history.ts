@@ -23,7 +23,7 @@ interface HistoryCall extends HistoryFilter {
 }
 
 /** `left`: the ledger does not have the entry at `next`. `other`: an entry is another account's. */
-interface History {
+export interface History {
   outcome: "read" | "left" | "other";
   entries: LedgerEntry[];
   /** Where the next call goes on; empty if there is nothing more. */

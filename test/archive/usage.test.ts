@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openArchiveReads } from "../../src/archive/reads.ts";
-import { accountStatements, emptyStatement } from "../../src/ledger/statements.ts";
+import { emptyStatement } from "../../src/ledger/statement-sums.ts";
+import { accountStatements } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
 import { accountIn, changeMoney } from "../support/account-money.ts";

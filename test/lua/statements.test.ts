@@ -1,7 +1,8 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { accountStatements, readStatement, type Statement } from "../../src/ledger/statements.ts";
+import type { Statement } from "../../src/ledger/statement-sums.ts";
+import { accountStatements, readStatement } from "../../src/ledger/statements.ts";
 import { statementInRedis } from "../../src/ledger/usage-redis.ts";
 import { partitionNames } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";

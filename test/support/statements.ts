@@ -1,4 +1,4 @@
-import type { Statement } from "../../src/ledger/statements.ts";
+import type { Statement } from "../../src/ledger/statement-sums.ts";
 
 /** The closing by all other numbers of a statement. */
 export const closingOf = (one: Omit<Statement, "amounts_paid">): number =>

@@ -210,8 +210,16 @@ export async function entryIdOf(
 ): Promise<string | undefined> {
   const { name, field } = referencePlace(partition, reference);
   const [listed, beyond] = await redis.hmget(name, field, `${field} ${accountId}`);
-  return readPlace(listed).find((one) => one.accountId === accountId)?.entry || beyond || undefined;
+  return entryOfPlaces(accountId, listed, beyond);
 }
+
+/** @param listed all accounts of the place @param beyond the account's own field */
+export const entryOfPlaces = (
+  accountId: string,
+  listed: string | null | undefined,
+  beyond: string | null | undefined,
+): string | undefined =>
+  readPlace(listed).find((one) => one.accountId === accountId)?.entry || beyond || undefined;
 
 /** Accounts that have used this reference, by the index of each partition. `complete` is false if a place is full. */
 export async function accountsOfReference(

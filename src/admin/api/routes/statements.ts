@@ -1,12 +1,8 @@
 import { csvLine } from "../../../domain/csv.ts";
 import { sumOfMoney } from "../../../domain/money.ts";
 import { type Sale as SaleOfMonth, salesOf } from "../../../ledger/sales.ts";
-import {
-  type AccountStatement,
-  pageStatements,
-  readStatement,
-  STATEMENT_NUMBERS,
-} from "../../../ledger/statements.ts";
+import { STATEMENT_NUMBERS } from "../../../ledger/statement-sums.ts";
+import { type AccountStatement, pageStatements, readStatement } from "../../../ledger/statements.ts";
 import { totalStatement } from "../../../ledger/total-statement.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
