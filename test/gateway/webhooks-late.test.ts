@@ -1,0 +1,74 @@
+import { expect, test } from "vitest";
+import type { Connection } from "../../src/redis/connection.ts";
+import { leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
+import { createDeliveryWorker } from "../../src/webhooks/delivery-worker.ts";
+import { openSecretBox } from "../../src/webhooks/sealed-secrets.ts";
+import type { Message } from "../../src/webhooks/sender.ts";
+import { until } from "../support/gateway.ts";
+import { openConnection } from "../support/store.ts";
+import {
+  givenEndpoint,
+  givenWebhookStage,
+  ownRedisAndReceiver,
+  WEBHOOK_SECRET_KEY,
+} from "../support/webhook-stage.ts";
+
+const own = ownRedisAndReceiver();
+
+/** More than half of the time by which a lease outlives its try. */
+const STILL_MS = 2600;
+const SETTINGS = { timeoutMs: 1, retriesMs: [], disableAfterMs: 1e9, keepMs: 1e9 };
+
+/** The process stands still as the reply of a lease is there and not yet read. */
+function standStill(connection: Connection, isStill: () => boolean): void {
+  const blocked = new Int32Array(new SharedArrayBuffer(4));
+  const primary = connection.of(0);
+  const run = primary.run.bind(primary);
+  primary.run = async (script, call) => {
+    const reply = await run(script, call);
+    if (Object.is(script, leaseDeliveries) && isStill()) Atomics.wait(blocked, 0, 0, STILL_MS);
+    return reply;
+  };
+}
+
+// Guarantee: a lease that may end before the try would is not used, so that no two gateways send a message at a time.
+test("a gateway that stood still since it leased a delivery leaves it untried until its lease has ended", async () => {
+  const stage = await givenWebhookStage({ redisUrl: own.redis.url, config: { webhooks: { inFlight: 0 } } });
+  const { path, deliveries } = await givenEndpoint(stage, own.receiver.url);
+  const connection = await openConnection(own.redis.url);
+  const sent: Message[] = [];
+  let isStill = true;
+  standStill(connection, () => isStill);
+  const worker = createDeliveryWorker({
+    connection,
+    sender: {
+      send: async (message) => {
+        sent.push(message);
+        return { outcome: "delivered", status: 200 };
+      },
+      close: async () => undefined,
+    },
+    box: openSecretBox({ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined })!,
+    settings: () => ({ ...SETTINGS, inFlight: 4, inFlightPerEndpoint: 4 }),
+    metrics: createMetrics(),
+    log: createLogger("silent"),
+  });
+  await stage.manage("POST", `${path}/test`);
+  await worker.look();
+  await worker.idle();
+  expect(await own.redis.client.keys("*:sending:*"), "it was leased").toHaveLength(1);
+  expect(sent).toEqual([]);
+  expect(await deliveries()).toMatchObject([{ last_attempt_at: null }]);
+  isStill = false;
+  await until(async () => {
+    await worker.look();
+    await worker.idle();
+    return sent.length === 1;
+  }, "the lease to end");
+  expect(await deliveries()).toMatchObject([{ status: "delivered" }]);
+  await worker.stop();
+  await connection.close();
+  await stage.stop();
+});
