@@ -128,11 +128,11 @@ function unlessConflict(error: unknown): undefined {
 async function showCustomer(tollgate: Tollgate, id: string): Promise<object> {
   const day = (ms: number): string => new Date(ms).toISOString().slice(0, 10);
   const now = Date.now();
-  const [{ label, status, balance }, { data }] = await Promise.all([
+  const [{ label, status, balance }, usage] = await Promise.all([
     tollgate.account(id),
     tollgate.usage(id, day(now - 29 * 86_400_000), day(now)),
   ]);
-  return { email: label, status, balance, usage: data };
+  return { email: label, status, balance, usage };
 }
 
 /** Refunds a video that a customer complains about; a second complaint about the same one changes nothing. */

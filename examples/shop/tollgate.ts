@@ -106,10 +106,26 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
     statement: (accountId: string, month: string) =>
       call<Statement>("GET", path`/accounts/${accountId}/statements/${month}`),
     usage: (accountId: string, from: string, to: string) =>
-      call<Usage>("GET", `${path`/accounts/${accountId}`}/usage?from=${from}&to=${to}&group_by=day,endpoint`),
+      allRows<Usage["data"][number]>((cursor) => {
+        const query = new URLSearchParams({ from, to, group_by: "day,endpoint", ...cursor });
+        return call("GET", `${path`/accounts/${accountId}`}/usage?${query}`);
+      }),
     task: (taskId: string) => call<Task>("GET", path`/tasks/${taskId}`),
     /** Gives the credits of a completed task back, once. */
     refund: (taskId: string, reason: string, reference: string) =>
       call<Transaction>("POST", path`/tasks/${taskId}/refund`, { reason, reference }),
   };
+}
+
+/** The rows of all pages: a page of usage has at most 1,000, and may end with a month. */
+async function allRows<Row>(
+  read: (cursor: { cursor?: string }) => Promise<{ data: Row[]; next_cursor: string | null }>,
+): Promise<Row[]> {
+  const rows: Row[] = [];
+  for (let cursor = {}; ; ) {
+    const { data, next_cursor } = await read(cursor);
+    rows.push(...data);
+    if (next_cursor === null) return rows;
+    cursor = { cursor: next_cursor };
+  }
 }

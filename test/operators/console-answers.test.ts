@@ -186,6 +186,11 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     await page.getByRole("row", { name: /purchase basic 2 [\d,]+ 19\.80 USD/ }).waitFor();
     await page.getByRole("row", { name: /goodwill credits by number 1 50 –/ }).waitFor();
     expect(await operator.tile("Trials")).toBe("1,540");
+    const total = await managing(gateway)("GET", `/statements/total?month=${MONTH}`);
+    await page.getByRole("row", { name: `Purchased ${total.purchases.toLocaleString("en")}` }).waitFor();
+    await page
+      .getByRole("row", { name: `owed to customers ${total.closing.toLocaleString("en")}` })
+      .waitFor();
     const [file] = await Promise.all([page.waitForEvent("download"), click("Download CSV", "button")]);
     expect(clicks).toBe(2);
     const text = await (await file.createReadStream()).toArray();

@@ -2,7 +2,7 @@
  * @import {
  *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, KeyRefusal, List, Live,
  *   OpenRequests, Overview, Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token,
- *   TopAccounts, TopKeys, Transaction, Usage,
+ *   TopAccounts, TopKeys, TotalStatement, Transaction, Usage,
  *   Webhook, Whoami
  * } from "./objects.d.ts"
  */
@@ -141,6 +141,8 @@ export const listAccounts = (query) => get(["accounts"], query);
 export const listTopAccounts = (query) => get(["top-accounts"], query);
 /** Of a UTC month. @type {(month: string) => Promise<Sales>} */
 export const listSales = (month) => get(["sales"], { month });
+/** Of a UTC month, all accounts together. @type {(month: string) => Promise<TotalStatement>} */
+export const readTotalStatement = (month) => get(["statements", "total"], { month });
 /** @type {(id: string) => Promise<Tagged<Account>>} */
 export const readAccount = (id) => getTagged(["accounts", id]);
 /** @type {(body: Body) => Promise<Account>} */
@@ -149,8 +151,17 @@ export const createAccount = (body) => post(["accounts"], body);
 export const patchAccount = (id, changes, etag) => patch(["accounts", id], changes, etag);
 /** Of one key (`key_id`), or of those of a page of `listKeys`. @type {(id: string, query: Query) => Promise<AccountUse>} */
 export const readUse = (id, query) => get(["accounts", id, "use"], query);
-/** @type {(id: string, query: Query) => Promise<Usage>} */
-export const readUsage = (id, query) => get(["accounts", id, "usage"], query);
+/** All pages as one; of an account with many keys a page may end with a month. @type {(id: string, query: Query) => Promise<Usage>} */
+export async function readUsage(id, query) {
+  const read = (/** @type {string} */ cursor) =>
+    /** @type {Promise<Usage>} */ (get(["accounts", id, "usage"], { ...query, cursor }));
+  const all = await read("");
+  while (all.next_cursor) {
+    const { data, next_cursor } = await read(all.next_cursor);
+    Object.assign(all, { data: [...all.data, ...data], next_cursor });
+  }
+  return all;
+}
 /** @type {(id: string, query: Query) => Promise<List<Transaction>>} */
 export const listTransactions = (id, query) => get(["accounts", id, "transactions"], query);
 /** @type {(id: string, query: Query) => Promise<List<Task>>} */

@@ -62,6 +62,7 @@ export type ListedAccount = Static<typeof accounts.ListedAccount>;
 export interface Accounts extends List<ListedAccount> {
   unread?: { partitions: number[]; why: string };
 }
+export type TotalStatement = Static<typeof money.TotalStatement>;
 export type Usage = Static<typeof objects.Usage>;
 export type SearchResults = Static<typeof views.SearchResults>;
 export type Found = SearchResults["data"][number];

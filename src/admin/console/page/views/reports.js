@@ -1,6 +1,7 @@
 /** @import { Content } from "../dom.js" */
 /** @import { Context } from "../main.js" */
-import { listSales, listTopAccounts } from "../api.js";
+/** @import { TotalStatement } from "../objects.d.ts" */
+import { listSales, listTopAccounts, readTotalStatement } from "../api.js";
 import { accountLink, actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
 import { count } from "../format.js";
 import { downloadCsv, filtered, table } from "../table.js";
@@ -75,7 +76,7 @@ const KINDS = /** @type {const} */ ([
 
 /** @param {string} month */
 async function salesPart(month) {
-  const sales = await listSales(month);
+  const [sales, total] = await Promise.all([listSales(month), readTotalStatement(month)]);
   const { data, since, amounts_paid } = sales;
   const save = () => downloadCsv(`sold-${month}.csv`, SALE_COLUMNS, data);
   const sum = (/** @type {string} */ kind) =>
@@ -104,6 +105,34 @@ async function salesPart(month) {
       "Nothing was sold or given.",
     ),
     actions(data.length > 0 && button("Download CSV", save)),
-    hint("Reversals are not subtracted. The statement of an account has them."),
+    hint("Reversals are not subtracted here; the credits of the month below have them."),
+    totalPart(month, total),
   ];
 }
+
+const TOTAL_LINES = /** @type {const} */ ([
+  ["opening", "At the beginning"],
+  ["purchases", "Purchased"],
+  ["trials", "Trials"],
+  ["goodwill", "Goodwill"],
+  ["charges", "Charged"],
+  ["refunds", "Refunded"],
+  ["adjustments", "Adjusted"],
+  ["reversals", "Taken back"],
+  ["closing", "At the end, owed to customers"],
+]);
+
+/** @param {string} month @param {TotalStatement} total */
+const totalPart = (month, total) => [
+  unreadNote(total),
+  total.since && note(`Entries before ${total.since.slice(0, 10)} are not counted.`),
+  table(
+    `Credits of all accounts in ${month} (UTC)`,
+    [
+      { title: "What", header: true, of: ([, name]) => name },
+      { title: "Credits", numeric: true, of: ([field]) => total[field], as: count },
+    ],
+    [...TOTAL_LINES],
+    "None.",
+  ),
+];
