@@ -28,6 +28,8 @@ export interface Entry {
     running: RunningSubject,
     own: World,
   ): Promise<Target[]> | Target[] | string;
+  /** Runs before each slice, outside of what is measured. */
+  before?(): Promise<void>;
   /** Throws when the answers were not those that are meant. */
   check(interval: Interval, running: RunningSubject): Promise<void> | void;
 }
@@ -51,6 +53,7 @@ export async function compare(context: Context, entries: readonly Entry[]): Prom
     }
     for (let round = 1; round <= rounds; round++) {
       for (const { entry, subject, own, load } of round % 2 ? running : running.toReversed()) {
+        await entry.before?.();
         const interval = await measure(world.calibration, subject.pid, own.redisPid, () => load(seconds));
         await entry.check(interval, subject);
         intervals.get(entry.label)!.push(interval);

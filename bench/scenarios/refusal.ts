@@ -1,3 +1,4 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { GENEROUS } from "../keys.ts";
 import { readMetrics } from "../metrics.ts";
 import { GENERATION, generationInit, generationTarget } from "../requests.ts";
@@ -6,7 +7,7 @@ import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
 import { nodeSubject } from "../subjects/node.ts";
-import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import type { Subject } from "../subjects/subject.ts";
 import { judge } from "../targets.ts";
 import type { Tree } from "../tree.ts";
 import { compare, disturbances, type Entry, ratioOf, requireAnswers, tableOf } from "./compare.ts";
@@ -14,34 +15,51 @@ import { each } from "./drive.ts";
 
 const KEYS = 1000;
 
-/** Keys of one request per minute, used up before the load begins: every answer to it is a refusal. */
-export const refusalEntry = (subject: Subject, tree: Tree): Entry => ({
-  label: subject.name,
-  subject,
-  tree,
-  keys: KEYS,
-  limits: { ...GENEROUS, rate_limit: 1 },
-  async targets(keys, { url }) {
-    await each(keys, async ({ key }) => {
-      const response = await fetch(url + GENERATION.path, generationInit(key));
-      await response.arrayBuffer();
-    });
-    return keys.map(({ key }) => generationTarget(key));
-  },
-  async check(interval, running) {
-    requireAnswers(interval, "refusal");
-    if (running.adminUrl !== undefined) await requireRefusals(running, interval.load.requests);
-  },
-});
+const WINDOW_MS = 60_000;
+/** Longer than a slice, in which no key may have a request left again. */
+const SLICE_MS = 10_000;
 
-/** The gateway's own count: one request of each key went upstream, and all others were refused for the rate. */
-async function requireRefusals({ adminUrl }: RunningSubject, atLeast: number): Promise<void> {
-  const metric = await readMetrics(adminUrl!);
-  const refused = metric("tollgate_requests_total", 'outcome="rate_limited"');
-  const all = metric("tollgate_requests_total");
-  if (refused < atLeast || all - refused > KEYS) {
-    throw new Error(`of ${all} requests ${refused} were refused for the rate; all but ${KEYS} should be`);
-  }
+/** Keys of one request per minute, used up before a slice that the minute would end in: every answer to it is a refusal. */
+export function refusalEntry(subject: Subject, tree: Tree): Entry {
+  let admitted = 0;
+  let usedUpMs = Number.NEGATIVE_INFINITY;
+  let useUp = async (): Promise<void> => undefined;
+  return {
+    label: subject.name,
+    subject,
+    tree,
+    keys: KEYS,
+    limits: { ...GENEROUS, rate_limit: 1 },
+    async targets(keys, { url }) {
+      useUp = () =>
+        each(keys, async ({ key }) => {
+          const response = await fetch(url + GENERATION.path, generationInit(key));
+          await response.arrayBuffer();
+          if (response.ok) admitted++;
+        });
+      await useUp();
+      usedUpMs = performance.now();
+      return keys.map(({ key }) => generationTarget(key));
+    },
+    async before() {
+      const leftMs = usedUpMs + WINDOW_MS - performance.now();
+      if (leftMs > SLICE_MS) return;
+      await pause(leftMs);
+      await useUp();
+      usedUpMs = performance.now();
+    },
+    async check(interval, running) {
+      requireAnswers(interval, "refusal");
+      if (running.adminUrl === undefined) return;
+      const metric = await readMetrics(running.adminUrl);
+      const refused = metric("tollgate_requests_total", 'outcome="rate_limited"');
+      const all = metric("tollgate_requests_total");
+      if (refused < interval.load.requests || all - refused !== admitted)
+        throw new Error(
+          `of ${all} requests ${refused} were refused for the rate; all but the ${admitted} that used keys up should be`,
+        );
+    },
+  };
 }
 
 export const refusal: Scenario = {
