@@ -286,6 +286,8 @@ const KEYS_AFTER = `
     WHERE partition = $1 AND key_id > $2 ORDER BY key_id, version DESC
   ) latest ORDER BY key_id LIMIT ${PAGE}`;
 
+const LATEST = "SELECT gone FROM tollgate.api_key_versions WHERE key_id = $1 ORDER BY version DESC LIMIT 1";
+
 /** Compares keys; one with an uncopied change is left out. @returns how many were compared */
 async function verifyArchivedKeys(
   redis: Redis,
@@ -305,14 +307,9 @@ async function verifyArchivedKeys(
     const differing = keyIds.filter(
       (keyId, at) => keyDifference(stored[at]!, archived.get(keyId)) !== undefined,
     );
-    // After the reads: earlier changes are noted there, or copied by now.
-    const again = new Map((await query<ComparedRow>(KEYS, [differing])).map((row) => [row.key_id, row]));
     for (const keyId of differing) {
-      const noted = await redis.hexists(archiveNames(partition).changed, `key ${keyId}`);
-      const fields: KeyFields = await redis.hgetall(keyNames(partition, keyId).key);
-      const difference = keyDifference(fields, again.get(keyId));
-      if (noted === 0 && difference !== undefined)
-        report("archive", fields.account_id ?? "", `key ${keyId}: ${difference}`);
+      const { accountId, difference } = await differenceThatStays(redis, partition, keyId, query);
+      if (difference !== undefined) report("archive", accountId, `key ${keyId}: ${difference}`);
     }
     compared += keyIds.length;
     await step();
@@ -320,6 +317,23 @@ async function verifyArchivedKeys(
   await findLostKeys(redis, partition, { query, report, step });
   return compared;
 }
+
+/**
+ * Record, note, archive, record again: without a note the archive has all that the first reading saw, and what differs in
+ * the same way from both readings did not change between them.
+ */
+async function differenceThatStays(redis: Redis, partition: number, keyId: string, query: ArchiveQuery) {
+  const read = (): Promise<KeyFields> => redis.hgetall(keyNames(partition, keyId).key);
+  const before = await read();
+  const isNoted = await isNotedAsChanged(redis, partition, keyId);
+  const [row] = await query<ComparedRow>(KEYS, [[keyId]]);
+  const difference = keyDifference(await read(), row);
+  const stays = !isNoted && keyDifference(before, row) === difference;
+  return { accountId: before.account_id ?? "", difference: stays ? difference : undefined };
+}
+
+const isNotedAsChanged = async (redis: Redis, partition: number, keyId: string): Promise<boolean> =>
+  (await redis.hexists(archiveNames(partition).changed, `key ${keyId}`)) === 1;
 
 async function findLostKeys(
   redis: Redis,
@@ -337,8 +351,11 @@ async function findLostKeys(
       pipe.exists(keyNames(partition, key_id).key),
     );
     for (const { key_id, account_id } of current.filter((_, at) => stored[at] === 0)) {
-      const noted = await redis.hexists(archiveNames(partition).changed, `key ${key_id}`);
-      if (noted === 0) report("archive", account_id, `key ${key_id}: is in the archive, and not in Redis`);
+      if (await isNotedAsChanged(redis, partition, key_id)) continue;
+      // After the note: a key that was taken away meanwhile is gone there by now.
+      const [again] = await query<{ gone: boolean }>(LATEST, [key_id]);
+      if (again?.gone === false)
+        report("archive", account_id, `key ${key_id}: is in the archive, and not in Redis`);
     }
     await step();
     last = page.length < PAGE ? undefined : page.at(-1)?.key_id;

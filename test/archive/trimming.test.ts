@@ -216,9 +216,12 @@ test("verified again and again while entries are made, copied and leave, nothing
   const copying = (async () => {
     while (goesOn) await copier.round();
   })();
-  for (let at = 0; at < 12; at++) expect(await verify()).toMatchObject({ ok: true, violations: [] });
-  goesOn = false;
-  await Promise.all([traffic, copying]);
+  try {
+    for (let at = 0; at < 12; at++) expect(await verify()).toMatchObject({ ok: true, violations: [] });
+  } finally {
+    goesOn = false;
+    await Promise.all([traffic, copying]);
+  }
   await copier.copy();
   expect(await verify()).toMatchObject({ ok: true });
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });

@@ -5,7 +5,13 @@ import { changeKey } from "../../src/operations/keys/change-key.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
+import {
+  accountNames,
+  archiveNames,
+  keyNames,
+  partitionNames,
+  partitionOf,
+} from "../../src/records/names.ts";
 import { addMoney } from "../support/account-money.ts";
 import { runHere } from "../support/cli.ts";
 import { times } from "../support/store.ts";
@@ -67,11 +73,52 @@ test("verified again and again while traffic and copying go on, nothing is wrong
   const copying = (async () => {
     while (goesOn) await copier.round();
   })();
-  for (let at = 0; at < 8; at++) expect(await verify()).toMatchObject({ ok: true, violations: [] });
-  goesOn = false;
-  await Promise.all([traffic, copying]);
+  try {
+    for (let at = 0; at < 8; at++) expect(await verify()).toMatchObject({ ok: true, violations: [] });
+  } finally {
+    goesOn = false;
+    await Promise.all([traffic, copying]);
+  }
   await copier.copy();
   expect(await verify()).toMatchObject({ ok: true });
+});
+
+type Query = TestCopier["archive"]["query"];
+
+/** The archive's answers, after the `nth` of those questions something happens. */
+function interrupted(
+  isMeant: (text: string, values: readonly unknown[]) => boolean,
+  nth: number,
+  happens: () => Promise<void>,
+): Query {
+  const { query } = copier.archive;
+  let seen = 0;
+  return async (text, values = []) => {
+    const rows = await query<never>(text, values);
+    if (isMeant(text, values) && ++seen === nth) await happens();
+    return rows;
+  };
+}
+
+test.each([1, 2])("a key that is copied after answer %i about it is no violation", async (nth) => {
+  const { keyId } = await stage.givenKey(`acme-copied-${nth}`);
+  const isAboutIt = (_: string, [ids]: readonly unknown[]) => Array.isArray(ids) && ids.includes(keyId);
+  const query = interrupted(isAboutIt, nth, () => copier.copy());
+  expect(await verifyArchive(stage.nodes, query)).toMatchObject({ ok: true, violations: [] });
+  await copier.copy();
+});
+
+test("a key that is lost, and known to be lost in the archive after it was listed, is no violation", async () => {
+  const { keyId, accountId } = await stage.givenKey("acme-lost");
+  await copier.copy();
+  const partition = partitionOf(accountId, PARTITIONS);
+  const isList = (text: string, [of]: readonly unknown[]) => text.includes("DISTINCT ON") && of === partition;
+  const query = interrupted(isList, 1, async () => {
+    await stage.redis.del(keyNames(partition, keyId).key);
+    await stage.redis.hincrby(archiveNames(partition).changed, `key ${keyId}`, 1);
+    await copier.copy();
+  });
+  expect(await verifyArchive(stage.nodes, query)).toMatchObject({ ok: true, violations: [] });
 });
 
 /** Some row of the archive, as its condition. */
