@@ -1,6 +1,7 @@
 import { claimName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { forEachPrimary } from "../redis/repeated-work.ts";
 import type { Binding } from "../scripts/bind.ts";
 import type { Voided } from "../scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -16,9 +17,6 @@ import { ClaimError, createTaskIds } from "./task-ids.ts";
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
   "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
-
-/** Of charges whose claims were refused. */
-const RETRY_EVERY_MS = 1000;
 
 const UNANSWERED = "a settlement is unanswered";
 const NOT_CHARGED_AGAIN =
@@ -42,39 +40,21 @@ export type Settlements = ReturnType<typeof createSettlements>;
 /** Each probe compares the store with what it confirmed and sends it what waits, before the breaker closes. */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
-  const { metrics, known } = connection;
+  const { metrics } = connection;
   const counts = createSettlementCounts(metrics);
   const { outbox, unconfirmed } = createWaiting(connection, options);
-  const isUnanswered = (primary: Primary): boolean =>
-    outbox.hasFor({ storeId: known.facts?.id, has: settledBy(connection, primary) });
+  const isUnanswered = (primary: Primary): boolean => outbox.hasFor(targetOf(primary));
   /** Answered by the store, for this gateway or for one that ended. */
   function charged(charge: Charge, outcome: Binding): void {
     losses.charged(charge, outcome);
-    if (charge.replay) replayed(charge, outcome);
+    if (charge.replay) reportReplayed(connection, log, charge, outcome);
     else {
       counts.charged(charge, outcome);
-      if (outcome === "forgotten") reportForgotten(log, charge);
+      if (outcome === "forgotten") log.error(fieldsOf(charge), FORGOTTEN);
     }
   }
 
-  /** Was answered before, and sent again because a primary changed or its gateway ended. */
-  function replayed(charge: Charge, outcome: Binding): void {
-    if (!connection.confirms || (charge.unpaid && outcome === "uncollected")) return;
-    metrics.replayedCharges.inc({ outcome });
-    if (outcome !== "bound" && outcome !== "late")
-      log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
-  }
-
-  const targetOf = (primary: Primary): FlushTarget => ({
-    run: primary.direct.run,
-    bind: tasksPast(connection, primary).bind,
-    has: settledBy(connection, primary),
-    storeId: known.facts?.id,
-    runId: primary.confirmation?.runId(),
-    nowMs: primary.nowMs,
-    charged,
-    voided: counts.voided,
-  });
+  const targetOf = targetsOf(connection, { charged, voided: counts.voided });
   const losses = createStoreLosses(connection, {
     outbox,
     targetOf,
@@ -84,22 +64,15 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   });
   const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
 
-  connection.attach({
-    requireMeant: losses.requireMeant,
-    async identified(storeId) {
-      await losses.identified(storeId);
-      // The journal finds its files by the id.
-      await journal.attach(storeId);
-    },
-    beforeUse: losses.beforeUse,
-    // A settlement that came after the flush.
-    unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
-    released: () => sendReleased(connection.primaries(), outbox, targetOf),
-  });
+  attachTo(connection, { journal, losses, outbox, targetOf, isUnanswered });
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
   });
-  const retrying = retryWaitingForClaim(connection, outbox, targetOf);
+  // A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory again.
+  const stopRetrying = forEachPrimary(connection.primaries, async (primary) => {
+    if (outbox.hasWaitingForClaim())
+      await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
+  });
 
   return {
     outbox,
@@ -115,13 +88,53 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       await kept;
     },
     async close(): Promise<void> {
-      clearInterval(retrying);
+      stopRetrying();
       confirming?.close();
       await losses.close();
       await journal.close();
     },
   };
 }
+
+/** What has to be done before and after a primary is used. */
+function attachTo(
+  connection: Connection,
+  parts: {
+    journal: Journal;
+    losses: ReturnType<typeof createStoreLosses>;
+    outbox: Outbox;
+    targetOf(primary: Primary): FlushTarget;
+    isUnanswered(primary: Primary): boolean;
+  },
+): void {
+  const { journal, losses, outbox, targetOf, isUnanswered } = parts;
+  connection.attach({
+    requireMeant: losses.requireMeant,
+    async identified(storeId) {
+      await losses.identified(storeId);
+      // The journal finds its files by the id.
+      await journal.attach(storeId);
+    },
+    beforeUse: losses.beforeUse,
+    // A settlement that came after the flush.
+    unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
+    released: () => sendReleased(connection.primaries(), outbox, targetOf),
+  });
+}
+
+const targetsOf =
+  (connection: Connection, outcomes: Required<Pick<FlushTarget, "charged" | "voided">>) =>
+  (primary: Primary): FlushTarget => ({
+    run: primary.direct.run,
+    bind: tasksPast(connection, primary).bind,
+    has: settledBy(connection, primary),
+    storeId: connection.known.facts?.id,
+    runId: primary.confirmation?.runId(),
+    nowMs: primary.nowMs,
+    ...outcomes,
+  });
+
+type Outbox = ReturnType<typeof createOutbox>;
 
 function createWaiting({ metrics, confirms }: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
@@ -157,32 +170,13 @@ function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof 
 /** Sends settlements whose partitions or claims are usable again, past the breaker. */
 function sendReleased(
   primaries: readonly Primary[],
-  outbox: ReturnType<typeof createOutbox>,
+  outbox: Outbox,
   targetOf: (primary: Primary) => FlushTarget,
 ): void {
   for (const primary of primaries) {
     if (primary.breaker.isOpen) continue;
     outbox.flush(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
   }
-}
-
-/** A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory again. */
-function retryWaitingForClaim(
-  connection: Connection,
-  outbox: ReturnType<typeof createOutbox>,
-  targetOf: (primary: Primary) => FlushTarget,
-): NodeJS.Timeout {
-  let isSending = false;
-
-  async function send(): Promise<void> {
-    if (isSending || !outbox.hasWaitingForClaim()) return;
-    isSending = true;
-    for (const primary of connection.primaries())
-      if (!primary.breaker.isOpen)
-        await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
-    isSending = false;
-  }
-  return setInterval(() => void send(), RETRY_EVERY_MS).unref();
 }
 
 /** True if the partition's primary can take it, and the claim's is not another unavailable one. A repeated charge has its claim. */
@@ -211,7 +205,18 @@ export function createSettlementCounts(metrics: Connection["metrics"]) {
   };
 }
 
-const reportForgotten = (log: Logger, charge: Charge): void => log.error(fieldsOf(charge), FORGOTTEN);
+/** Of a charge that was answered before, and sent again because a primary changed or its gateway ended. */
+function reportReplayed(
+  { confirms, metrics }: Connection,
+  log: Logger,
+  charge: Charge,
+  outcome: Binding,
+): void {
+  if (!confirms || (charge.unpaid && outcome === "uncollected")) return;
+  metrics.replayedCharges.inc({ outcome });
+  if (outcome !== "bound" && outcome !== "late")
+    log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
+}
 
 const fieldsOf = ({ call: { requestId, key, price, task } }: Charge) => ({
   request_id: requestId,

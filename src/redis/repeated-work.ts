@@ -28,6 +28,29 @@ export function repeated(
   };
 }
 
+/**
+ * Work on one primary in use after the other, again and again. A failure is no outage: the next round tries again, and calls of requests learn the
+ * same. @param options.away for each that is not in use @returns ends it
+ */
+export function forEachPrimary<One extends { readonly breaker: { readonly isOpen: boolean } }>(
+  primaries: () => readonly One[],
+  work: (primary: One) => Promise<unknown>,
+  { pauseMs = 1000, away }: { pauseMs?: number; away?(primary: One): void } = {},
+): () => void {
+  const { start, stop } = repeated(
+    async (signal) => {
+      for (const primary of primaries()) {
+        if (signal.aborted) return;
+        if (primary.breaker.isOpen) away?.(primary);
+        else await work(primary).catch(() => undefined);
+      }
+    },
+    { pauseMs: () => pauseMs, failed: () => undefined },
+  );
+  start();
+  return () => void stop();
+}
+
 /** Gateways that lose a server at one moment do not come back to it at one moment. @param share by how much it differs at most */
 export const jittered = (delayMs: number, share = 0.25): number =>
   delayMs * (1 - share + 2 * share * Math.random());
