@@ -11,7 +11,7 @@ import {
 import { archiveNames, partitionNames } from "../records/names.ts";
 import { answersOf } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import {
   type ChangedRecord,
   type EndedRequest,

@@ -1,3 +1,7 @@
+import { randomUUID } from "node:crypto";
+import type { Run } from "../scripts/script-definition.ts";
+import { turn } from "../scripts/turn.ts";
+
 /** Never twice at a time. What it throws is logged at most. @param options.pauseMs from the end of a round to the next one */
 export function repeated(
   round: (signal: AbortSignal) => Promise<unknown>,
@@ -54,3 +58,10 @@ export function forEachPrimary<One extends { readonly breaker: { readonly isOpen
 /** Gateways that lose a server at one moment do not come back to it at one moment. @param share by how much it differs at most */
 export const jittered = (delayMs: number, share = 0.25): number =>
   delayMs * (1 - share + 2 * share * Math.random());
+
+/** @param name of the marker, which expires by itself @returns true for one gateway per interval */
+export const takeTurn = (
+  { ofName }: { ofName(name: string): { run: Run } },
+  name: string,
+  intervalMs: number,
+): Promise<boolean> => ofName(name).run(turn, { name, holder: randomUUID(), turnMs: intervalMs });

@@ -17,7 +17,7 @@ import { markAndWait } from "../../src/redis/confirmation.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { takeTurn } from "../../src/redis/take-turn.ts";
+import { takeTurn } from "../../src/redis/repeated-work.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import { admit } from "../../src/scripts/admit.ts";

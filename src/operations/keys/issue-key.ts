@@ -12,7 +12,7 @@ import { accountClosed, noAccount, OperatorError } from "../../records/operator-
 import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import { issue } from "../../scripts/issue.ts";
 import {

@@ -4,7 +4,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
 import { storedFacts } from "../../redis/store-facts.ts";
-import { takeTurn } from "../../redis/take-turn.ts";
+import { takeTurn } from "../../redis/repeated-work.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 
 const TURN = "tg:tiers-turn";
