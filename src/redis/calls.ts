@@ -8,7 +8,7 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { inStoreWords } from "./reasons.ts";
-import { isRefusedByStore, hasMoved, isMoving, onceMoved } from "./script-errors.ts";
+import { hasMoved, isMoving, isRefusedByStore, onceMoved } from "./script-errors.ts";
 import { itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { type FrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
 

@@ -8,6 +8,7 @@ import type { ConfirmationRule } from "./confirmation.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { createPrimary, type Primary, type StoreHooks } from "./primary.ts";
+import { onceMoved } from "./script-errors.ts";
 import {
   type FoundStore,
   readFacts,
@@ -17,7 +18,6 @@ import {
 } from "./store-facts.ts";
 import { PlacementFollower } from "./topology/follow-placement.ts";
 import { FrozenPartitions, listFrozen } from "./topology/frozen-partitions.ts";
-import { onceMoved } from "./script-errors.ts";
 import {
   gapsIn,
   type PlacedPrimary,

@@ -17,10 +17,10 @@ import { Deadlines } from "./deadlines.ts";
 import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import { jittered } from "./repeated-work.ts";
+import { onceMoved } from "./script-errors.ts";
 import { createScriptRunner, itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
 import type { FrozenPartitions } from "./topology/frozen-partitions.ts";
-import { onceMoved } from "./script-errors.ts";
 import { wordsOfNamed } from "./topology/placement.ts";
 
 const CHECK_EVERY_MS = 15_000;
