@@ -96,7 +96,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   };
 }
 
-/** What has to be done before and after a primary is used. */
+/** Hooks for the work before and after a primary is used. */
 function attachTo(
   connection: Connection,
   parts: {

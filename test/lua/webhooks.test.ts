@@ -10,7 +10,6 @@ import {
   webhookNames,
   webhooksName,
 } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
@@ -20,6 +19,7 @@ import type { Script } from "../../src/scripts/script-definition.ts";
 import { settleDelivery } from "../../src/scripts/settle-delivery.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { webhook } from "../../src/scripts/webhook.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   openConnection,

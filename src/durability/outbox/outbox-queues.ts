@@ -19,7 +19,7 @@ export function createQueues() {
     [...new Set(["", storeId, UNMETERED, storeId + UNMETERED])].flatMap((name) => queues.get(name) ?? []);
   const queuesWith = (unmetered: boolean): Queue[] =>
     [...queues].flatMap(([name, queue]) => (name.endsWith(UNMETERED) === unmetered ? [queue] : []));
-  /** Those that wait for this primary and not for a claim. */
+  /** Settlements of a queue that wait for this primary and not for a claim. */
   const sendable = (queue: Queue, has: FlushTarget["has"]) =>
     queue.entries().filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name));
 
