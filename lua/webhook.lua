@@ -78,15 +78,18 @@ if not before then return { "unchanged", now, call("HGETALL", endpoint) } end
 if action == "webhook.rotate_secret" then
   after.previous_secret, after.previous_until = record[5], int(now + tonumber(overlap_ms))
 end
+if after.status == "enabled" or after.url then
+  after.failing_since, after.failures, after.is_slow = cjson.null, cjson.null, cjson.null
+end
 if after.status == "enabled" then
-  after.disabled_reason, after.failing_since, after.failures, after.is_slow = cjson.null, cjson.null, cjson.null, cjson.null
+  after.disabled_reason = cjson.null
 elseif after.status == "disabled" then
   after.disabled_reason = "operator"
 end
 set_fields(endpoint, after)
 call("HINCRBY", endpoint, "revision", 1)
 local is_enabled = (after.status or record[2]) == "enabled"
-if after.status then schedule_endpoint(tag, endpoint_id, now, is_enabled, false, true) end
+if after.status or after.url then schedule_endpoint(tag, endpoint_id, now, is_enabled, false, true) end
 list_endpoints(tag, account_id)
 for _, field in ipairs({ "failing_since", "failures", "is_slow" }) do after[field] = nil end
 note(before, after)
