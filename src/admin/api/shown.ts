@@ -53,7 +53,7 @@ function memberOf(value: Readonly<Record<string, unknown>>, name: string): unkno
   return typeof atMs === "number" && !Number.isNaN(atMs) ? isoTime(atMs) : undefined;
 }
 
-// What the members of records do not say by their names.
+// Fields that are not in records under their names.
 
 export const accountShown = (account: AccountObject) => ({
   ...account,
