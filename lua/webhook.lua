@@ -89,7 +89,7 @@ end
 set_fields(endpoint, after)
 call("HINCRBY", endpoint, "revision", 1)
 local is_enabled = (after.status or record[2]) == "enabled"
-if after.status or after.url then schedule_endpoint(tag, endpoint_id, now, is_enabled, false, true) end
+if after.status then schedule_endpoint(tag, endpoint_id, now, is_enabled, false, true) end
 list_endpoints(tag, account_id)
 for _, field in ipairs({ "failing_since", "failures", "is_slow" }) do after[field] = nil end
 note(before, after)

@@ -2690,12 +2690,6 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "elseif record[1] then",
   ),
   mutant("a new address inherits failures", "webhook", "or after.url then\n  after.", "then\n  after."),
-  mutant(
-    "a new address stays slow",
-    "webhook",
-    "if after.status or after.url then schedule",
-    "if after.status then schedule",
-  ),
   mutant("what has ended ends again", "settle-delivery", 'or one.state ~= "waiting" or int', "or int"),
   without("a place stays taken", "settle-delivery", 'call("ZREM", sending, event_id)\n'),
   mutant(
@@ -2769,8 +2763,8 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant(
     "an enabled endpoint stays idle",
     "webhook",
-    "if after.status or after.url then schedule_endpoint",
-    "if after.url then schedule_endpoint",
+    "if after.status then schedule_endpoint",
+    "if false then schedule_endpoint",
   ),
   mutant(
     "another account sends again",
