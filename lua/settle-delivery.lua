@@ -23,7 +23,7 @@ local one = read_delivery(event, endpoint_id)
 if not one or one.state ~= "waiting" or int(one.leases) ~= lease or one.at ~= due_at then return { "fenced", int(now), "0" } end
 
 local record = call("HMGET", endpoint, "account_id", "status", "is_slow", "failing_since", "failures", "url")
--- What an earlier address answers says nothing of the present one.
+-- The answer of an earlier address says nothing of the present one.
 local is_moved = record[6] and record[6] ~= url
 if is_moved and result == "gone" then result = "failed" end
 local sending = name_in(tag, "sending", queue_id)
