@@ -79,8 +79,9 @@ async function addedUp(
   let granted = 0;
   for (const one of months)
     await readUsage(redis, { partition, accountId, month: one }, ({ day, numbers }) => {
-      statement.addDay(day, creditsOf(numbers));
-      if (one === month) granted += numbers.purchased + numbers.trials + numbers.goodwill;
+      const credits = creditsOf(numbers());
+      statement.addDay(day, credits);
+      if (one === month) granted += credits.purchases + credits.trials + credits.goodwill;
     });
   // In this order: an entry that is counted afterwards is behind `since`, and before `last`.
   const since = await cursorOf(place);
