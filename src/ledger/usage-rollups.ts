@@ -75,6 +75,21 @@ export async function readUsage(
   }
 }
 
+/** An account's month by day, all endpoints and keys together. */
+export async function usageByDay(
+  redis: Redis,
+  place: { partition: number; accountId: string; month: string },
+): Promise<Map<string, UsageNumbers>> {
+  const days = new Map<string, UsageNumbers>();
+  await readUsage(redis, place, ({ day, numbers }) => {
+    const sums = days.get(day) ?? { ...NO_USAGE };
+    const more = numbers();
+    for (const name of NAMES) sums[name] += more[name];
+    days.set(day, sums);
+  });
+  return days;
+}
+
 const wordOf = (word: string): string => (word === "-" ? "" : word);
 
 /** Whole numbers, by place. */
