@@ -107,7 +107,7 @@ class DeliveryWorker {
   async #clean(partition: number): Promise<void> {
     const { connection, settings, log } = this.#options;
     try {
-      for (let round = 0; round < CLEANINGS_MAX && !this.#stopped && this.#isUsable(partition); round++) {
+      for (let round = 0; round < CLEANINGS_MAX && !this.#stopped; round++) {
         const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
         if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
       }
@@ -126,11 +126,6 @@ class DeliveryWorker {
     await Promise.race([this.idle(), timeout.promise]);
     clearTimeout(timer);
     await this.#options.sender.close();
-  }
-
-  #isUsable(partition: number): boolean {
-    const { connection } = this.#options;
-    return !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition);
   }
 
   #places(lane: Lane): number {
@@ -161,7 +156,7 @@ class DeliveryWorker {
       this.#hungry.delete(partition);
       const [firstMax, retryMax] = [this.#places("first"), this.#places("retry")];
       if (firstMax + retryMax === 0) this.#hungry.add(partition);
-      if (firstMax + retryMax === 0 || this.#stopped || !this.#isUsable(partition)) return;
+      if (firstMax + retryMax === 0 || this.#stopped) return;
       const { timeoutMs, inFlightPerEndpoint } = settings();
       const startedMs = performance.now();
       const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
