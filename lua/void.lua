@@ -35,7 +35,7 @@ local state, account_at = record.state, shared_stamp(shared, record.account_at)
 if not state then
   call("ZREM", due, request_id)
   if reason == "unsent" then
-    call("SET", request, request_text("void", NO_SUBJECT, "", "") .. " reason=" .. reason, "PX", tombstone_ms)
+    call("SET", request, request_text("void", "", "", "", "", "", "  reason=" .. reason), "PX", tombstone_ms)
   end
   return reply("missing", now, key, window, slots)
 end

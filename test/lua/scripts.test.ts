@@ -117,7 +117,7 @@ test("what only a function that is seldom called needs is made in its call", () 
 });
 
 test.each([
-  ["a name that nobody reads", "bind", "slots due", "slots other due", "KEYS"],
+  ["a name that nobody reads", "void", "slots due", "slots other due", "KEYS"],
   ["a name by number", "bind", "local outcome,", "local outcome = KEYS[1]\nlocal outcome,", "BODY"],
   ["an argument that nobody reads", "bind", " poll_ms response", " poll_ms unread response", "ARGV"],
   ["the clock left out", "bind", "--@args now request_id", "--@args request_id", "ARGV"],
