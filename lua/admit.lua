@@ -27,7 +27,7 @@
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
 --@keys key_name
 --@args now tiers request_id account_id key_id endpoint price_text retention_ms not_after hold_ms fingerprint digest callback restrictions
---@include date limits money numbers price reply request window
+--@include clock limits money numbers price reply request window
 --@unless_frozen key_name
 
 local prefix = prefix_of(key_name, key_id)

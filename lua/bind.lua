@@ -22,7 +22,7 @@
 --                was admitted later. It may have been charged, so nothing happens
 --@keys key_name
 --@args now request_id account_id key_id endpoint price_text retention_ms task_id claimed fixed poll_ms response fingerprint idempotency_ms digest admission
---@include claim clock date dispute due ledger limits money numbers request rollup_note spent task unknown
+--@include clock due ledger limits money numbers request rollup_note spent task unknown
 --@unless_frozen key_name
 
 local prefix = prefix_of(key_name, key_id)

@@ -15,7 +15,7 @@
 --   missing    no such request; `unsent` leaves the tombstone
 --@keys request account key_name window slots due done idempotency?
 --@args now tiers request_id reason tombstone_ms actor
---@include audit limits money numbers reply request retention spent unknown
+--@include audit limits money numbers reply request spent unknown
 --@unless_frozen request
 local key = read_key(key_name, now, tiers)
 

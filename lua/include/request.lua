@@ -1,3 +1,4 @@
+--@include numbers
 -- The record of a request is one text: its state and what ADMIT fixes, with a space between, then ` name=value` for each further
 -- field. As a hash it costs Redis three times as much (decision 0071). src/records/requests.ts reads and writes it, too;
 -- src/records/records.ts says what the parts and fields are. What is not known is empty.
@@ -66,3 +67,11 @@ local function changed_request(text, state, ...)
   return text
 end
 
+-- How long (ms) the record of a request is kept that was certainly not made: far beyond any `not_after` of its ADMIT.
+local REFUSED_KEPT_MS = 600000
+
+-- The score in `done` of a request that ends now: the time from which its record may be deleted. One that was restored from the archive has
+-- no retention (false): COLLECT finds it at once and postpones it by its caller's.
+local function forget_at(now, retention_ms)
+  return int(now + tonumber(retention_ms or 0))
+end
