@@ -1039,12 +1039,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "lease", "0, tonumber(requests_max)", "0, tonumber(requests_max) + 1"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
-  mutant(
-    "an ended request is found at once",
-    "include/request",
-    "now + tonumber(retention_ms or 0)",
-    "now",
-  ),
+  mutant("an ended request is found at once", "include/request", "now + tonumber(retention_ms or 0)", "now"),
   mutant(
     "the retention is not fixed",
     "admit",
@@ -1955,12 +1950,7 @@ export const EXTRA_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in fields of a request that the model does not know. */
 export const PACKED_MUTANTS: readonly Mutant[] = [
-  mutant(
-    "a request forgets its callBackUrl",
-    "admit",
-    'if callback ~= "" then rest',
-    "if false then rest",
-  ),
+  mutant("a request forgets its callBackUrl", "admit", 'if callback ~= "" then rest', "if false then rest"),
   mutant("the reason of a price is not encoded", "admit", "encoded(details)", "details"),
   mutant(
     "the reason of a price is charged encoded",
