@@ -5,13 +5,14 @@ import type { Binding } from "../scripts/bind.ts";
 import type { Voided } from "../scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { ClaimError } from "./claims.ts";
 import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
 import { type Journal, memoryJournal } from "./outbox/journal.ts";
 import { createOutbox } from "./outbox/outbox.ts";
 import type { FlushTarget } from "./outbox/outbox-sending.ts";
 import type { Charge, Settlement } from "./outbox/pending-settlement.ts";
 import { createStoreLosses } from "./store-losses.ts";
-import { ClaimError, createTaskIds } from "./task-ids.ts";
+import { createTaskIds } from "./task-ids.ts";
 
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const FORGOTTEN =
