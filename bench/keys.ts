@@ -1,8 +1,9 @@
+import { rmSync } from "node:fs";
 import type { Redis } from "ioredis";
 import type { Limits } from "../src/domain/limits.ts";
 import type { IssuedKey } from "../src/operations/keys/issue-key.ts";
 import type { Tree } from "./tree.ts";
-import type { World } from "./world.ts";
+import { journalOf, type World } from "./world.ts";
 
 /** Keys made at a time. */
 const BATCH = 100;
@@ -15,11 +16,12 @@ export const GENEROUS: Limits = {
 };
 
 /**
- * Forgets everything but the scripts. The turn to check the ledger is taken, as if by another gateway: that check is a
+ * Forgets everything but the scripts, and what gateways have kept of this store on disk. None may be running. The turn to check the ledger is taken, as if by another gateway: that check is a
  * process of its own, which would begin in the middle of whatever is measured.
  */
 export async function emptyStore(world: World): Promise<void> {
   await world.redis.flushall();
+  rmSync(journalOf(world), { recursive: true, force: true });
   await world.redis.set("tg:ledger-turn", "bench", "PX", 3_600_000);
 }
 

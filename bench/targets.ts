@@ -44,8 +44,26 @@ const TARGETS = {
   startUp: { text: "start until ready at most 10 x `node -e 0`", unit: "x", atMost: 10 },
   refusal: { text: "refused request: CPU at most that of nginx + Lua", unit: "x", atMost: 1 },
   poll: { text: "poll answered from Redis: CPU at most half of a generation's", unit: "x", atMost: 0.5 },
-  p50: { text: "p50 at 1,000 requests a second at most 1.15 x that of nginx + Lua", unit: "x", atMost: 1.15 },
-  p99: { text: "p99 at 1,000 requests a second at most 1.3 x that of nginx + Lua", unit: "x", atMost: 1.3 },
+  p50First: {
+    text: "1,000 requests a second, in the first minute: p50 at most 1.2 x that of nginx + Lua",
+    unit: "x",
+    atMost: 1.2,
+  },
+  p99First: {
+    text: "1,000 requests a second, in the first minute: p99 at most 3 x that of nginx + Lua",
+    unit: "x",
+    atMost: 3,
+  },
+  p50Later: {
+    text: "1,000 requests a second, later: p50 at most 1.2 x that of nginx + Lua",
+    unit: "x",
+    atMost: 1.2,
+  },
+  p99Later: {
+    text: "1,000 requests a second, later: p99 at most 3 x that of nginx + Lua",
+    unit: "x",
+    atMost: 3,
+  },
   stall: { text: "no event-loop stall over 20 ms in 60 s", unit: "ms", atMost: 20 },
   flat: { text: "resident memory after 10 minutes at most 1.05 x that after 3", unit: "x", atMost: 1.05 },
   byKeys: {

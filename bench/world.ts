@@ -23,6 +23,9 @@ export interface World {
   stopped(): boolean;
 }
 
+/** The journal folder of the gateways that run in this world, one after the other. */
+export const journalOf = ({ folder }: World): string => join(folder, "gateway", "journal");
+
 /**
  * Starts all of it on the cores of the load. Redis writes its append-only file as in production.
  * @param withUpstream whether there is an nginx to be it

@@ -1,26 +1,24 @@
-import { setTimeout as delay } from "node:timers/promises";
 import { processTree } from "../cpu.ts";
 import { watchCore } from "../foreign.ts";
-import { emptyStore, issueKeys } from "../keys.ts";
+import { issueKeys } from "../keys.ts";
 import { type PacedResult, pace } from "../load/paced.ts";
-import { saturate, warmUp, writeTargets } from "../load/wrk.ts";
 import { generationTarget } from "../requests.ts";
-import type { Context, Outcome, Scenario } from "../scenario.ts";
+import type { Context, Outcome, Scenario, Table } from "../scenario.ts";
 import { recordCalls } from "../subjects/calls.ts";
 import { gatewaySubject } from "../subjects/gateway.ts";
 import { nginxLuaSubject } from "../subjects/nginx-lua.ts";
 import { nodeSubject } from "../subjects/node.ts";
-import { type Subject, warmUpOf } from "../subjects/subject.ts";
-import { judge } from "../targets.ts";
+import type { RunningSubject, Subject } from "../subjects/subject.ts";
+import { judge, short } from "../targets.ts";
 import type { Tree } from "../tree.ts";
+import { apart, type World } from "../world.ts";
 import { median } from "./compare.ts";
 
 const KEYS = 1000;
-const LOAD = { perSecond: 1000, connections: 8 };
-const SETTLE_SECONDS = 3;
-const SECONDS = 10;
-/** Between two programs, so that what the last one left behind is over. */
-const PAUSE_MS = 500;
+const LOAD = { perSecond: 1000, connections: 8, seconds: 5 };
+/** Rounds that end before this time after the start of the last program are those of the first minute. */
+const FIRST_MS = 60_000;
+const NGINX = "nginx + Lua";
 
 /** No program at all: the load goes to the upstream itself. */
 const direct: Subject = {
@@ -29,113 +27,160 @@ const direct: Subject = {
   start: async (world) => ({ url: world.upstreamUrl, pid: process.pid, stop: async () => {} }),
 };
 
-/** What one round found, and why it is not to be trusted, if so. */
-type Paced = PacedResult & { disturbed: string | undefined };
+/** What is compared. */
+interface Program {
+  subject: Subject;
+  /** Whose code makes the keys. */
+  tree: Tree;
+  /** Left out of the first minute, which has time for few slices. */
+  isExtra: boolean;
+}
 
-/** One program at a fixed rate, from an empty store. */
-async function once({ world, warmUpSeconds }: Context, subject: Subject, tree: Tree): Promise<Paced> {
-  await emptyStore(world);
-  const keys = await issueKeys(tree, world.redis, KEYS);
-  const running = await subject.start(world, keys);
-  try {
+interface Running extends Program {
+  own: World;
+  started: RunningSubject;
+  load(): Promise<PacedResult>;
+  slices: Slice[];
+}
+
+interface Slice extends PacedResult {
+  round: number;
+  isFirst: boolean;
+  /** Why the figures are not to be trusted; undefined when nothing was noticed. */
+  disturbed: string | undefined;
+}
+
+async function programsOf({ world, trees, full, has }: Context): Promise<Program[]> {
+  const [tree] = trees as [Tree];
+  const programs: Program[] = [];
+  const add = (subject: Subject, own = tree, isExtra = false): void =>
+    void programs.push({ subject, tree: own, isExtra });
+  if (has("nginx-lua")) add(nginxLuaSubject(tree, await recordCalls(world, tree)));
+  for (const each of trees.toReversed()) add(gatewaySubject(each), each);
+  if (!full) return programs;
+  add(direct, tree, true);
+  if (has("node-peers")) {
+    add(nodeSubject("bare undici", "undici.js"), tree, true);
+    add(nodeSubject("fastify stack", "fastify.js"), tree, true);
+  }
+  return programs;
+}
+
+/** Starts all of them, each on a Redis of its own, in as short a time as possible. */
+async function startAll({ world }: Context, programs: readonly Program[], running: Running[]): Promise<void> {
+  const prepared = [];
+  for (const [nth, program] of programs.entries()) {
+    const own = await apart(world, `latency-${nth}`);
+    prepared.push({ program, own, keys: await issueKeys(program.tree, own.redis, KEYS) });
+  }
+  for (const { program, own, keys } of prepared) {
+    const started = await program.subject.start(own, keys);
     const targets = keys.map(({ key }) => generationTarget(key));
-    const file = writeTargets(world.folder, "targets", targets);
-    await warmUp(
-      (seconds) => saturate(world.folder, running.url, file, { seconds, connections: 64 }),
-      warmUpOf(subject, warmUpSeconds),
-    );
-    await pace(world.folder, running.url, targets, { ...LOAD, seconds: SETTLE_SECONDS });
-    const watched = watchCore(subject === direct ? [] : processTree(running.pid));
-    const result = await pace(world.folder, running.url, targets, { ...LOAD, seconds: SECONDS });
-    return { ...result, disturbed: watched.end() };
-  } finally {
-    await running.stop();
-    await delay(PAUSE_MS);
+    const load = () => pace(own.folder, started.url, targets, LOAD);
+    running.push({ ...program, own, started, load, slices: [] });
   }
 }
 
-/** What is compared, each with the tree whose keys it is given. */
-async function subjectsOf({ world, trees, has }: Context): Promise<[Subject, Tree][]> {
-  const [tree] = trees as [Tree];
-  const subjects: [Subject, Tree][] = [
-    [direct, tree],
-    ...trees.map((each) => [gatewaySubject(each), each] as [Subject, Tree]),
-  ];
-  if (has("nginx-lua")) subjects.push([nginxLuaSubject(tree, await recordCalls(world, tree)), tree]);
-  if (has("node-peers")) {
-    subjects.push(
-      [nodeSubject("bare undici", "undici.js"), tree],
-      [nodeSubject("fastify stack", "fastify.js"), tree],
+async function measureRound(
+  { progress }: Context,
+  running: readonly Running[],
+  round: number,
+  firstMs: number,
+) {
+  const regular = running.filter(({ isExtra }) => !isExtra);
+  const isFirst = performance.now() + regular.length * LOAD.seconds * 1000 < firstMs;
+  const present = isFirst ? regular : running;
+  for (const { subject, started, load, slices } of round % 2 ? present.toReversed() : present) {
+    const watched = watchCore(subject === direct ? [] : processTree(started.pid));
+    const result = await load();
+    const disturbed = watched.end();
+    slices.push({ ...result, round, isFirst, disturbed });
+    progress(
+      `  slice ${round}, ${subject.name}: p50 ${result.p50Us} us, p99 ${result.p99Us} us, worst ${result.maxUs} us${disturbed ? `; disturbed: ${disturbed}` : ""}`,
     );
   }
-  return subjects;
+}
+
+type Figure = (slice: Slice) => number;
+const p50: Figure = ({ p50Us }) => p50Us;
+const p90: Figure = ({ p90Us }) => p90Us;
+const p99: Figure = ({ p99Us }) => p99Us;
+
+/** The median of the ratios to nginx + Lua, slice by slice. */
+function ratioOf(running: readonly Running[], name: string, isFirst: boolean, figure: Figure): number {
+  const slicesOf = (wanted: string) => running.find(({ subject }) => subject.name === wanted)?.slices ?? [];
+  const ratios = slicesOf(name)
+    .filter((slice) => slice.isFirst === isFirst)
+    .flatMap((slice) => {
+      const other = slicesOf(NGINX).find(({ round }) => round === slice.round);
+      return other ? [figure(slice) / figure(other)] : [];
+    });
+  return median(ratios);
+}
+
+function tableOf(running: readonly Running[], isFirst: boolean): Table {
+  const rows = running.flatMap(({ subject: { name }, slices }) => {
+    const own = slices.filter((slice) => slice.isFirst === isFirst);
+    if (own.length === 0) return [];
+    const of = (figure: Figure): string => String(median(own.map(figure)));
+    const ratio = (figure: Figure): string => `${short(ratioOf(running, name, isFirst, figure))} x`;
+    return [
+      [
+        name,
+        ...[of(p50), ratio(p50), of(p90), ratio(p90), of(p99), ratio(p99)],
+        ...[of(({ p999Us }) => p999Us), of(({ maxUs }) => maxUs)],
+        own.map((slice) => slice.p99Us + (slice.disturbed ? " !" : "")).join(", "),
+      ],
+    ];
+  });
+  return {
+    columns: [
+      isFirst ? "in the first minute" : "later",
+      ...["p50 us", "of nginx + Lua", "p90 us", "of nginx + Lua", "p99 us", "of nginx + Lua"],
+      ...["p99.9 us", "worst us", "p99 us by slice"],
+    ],
+    rows,
+  };
+}
+
+function outcomeOf(running: readonly Running[], ours: string): Outcome {
+  return {
+    method: `${LOAD.perSecond} generations a second over ${LOAD.connections} connections as an open loop: a request that must wait for a connection counts from when it was due. All programs run at the same time without a warm-up and take turns in slices of ${LOAD.seconds} s. Medians over the slices; ratios are medians of those slice by slice.`,
+    tables: [tableOf(running, true), tableOf(running, false)],
+    verdicts: [
+      judge("p50First", ratioOf(running, ours, true, p50)),
+      judge("p99First", ratioOf(running, ours, true, p99)),
+      judge("p50Later", ratioOf(running, ours, false, p50)),
+      judge("p99Later", ratioOf(running, ours, false, p99)),
+    ],
+    disturbed: running.flatMap(({ subject, slices }) =>
+      slices.flatMap(({ round, disturbed }) =>
+        disturbed ? [`${subject.name}, slice ${round}: ${disturbed}`] : [],
+      ),
+    ),
+    figures: Object.fromEntries(running.map(({ subject, slices }) => [subject.name, slices])),
+  };
 }
 
 export const latency: Scenario = {
   title: "Latency at 1,000 requests a second",
   quick: false,
-  needs: ["taskset", "wrk", "nginx"],
-  targets: ["p50", "p99"],
+  needs: ["taskset", "nginx"],
+  targets: ["p50First", "p99First", "p50Later", "p99Later"],
   async run(context): Promise<Outcome> {
-    const { trees, rounds, progress } = context;
-    const [tree] = trees as [Tree];
-    const subjects = await subjectsOf(context);
-    const results = new Map<string, Paced[]>(subjects.map(([{ name }]) => [name, []]));
-    for (let round = 1; round <= rounds; round++) {
-      for (const [subject, each] of subjects) {
-        const result = await once(context, subject, each);
-        results.get(subject.name)!.push(result);
-        progress(
-          `  round ${round}, ${subject.name}: p50 ${result.p50Us} us, p99 ${result.p99Us} us, worst ${result.maxUs} us`,
-        );
+    const [tree] = context.trees as [Tree];
+    const running: Running[] = [];
+    try {
+      await startAll(context, await programsOf(context), running);
+      const firstMs = performance.now() + FIRST_MS;
+      for (let round = 1; round <= context.rounds; round++)
+        await measureRound(context, running, round, firstMs);
+      return outcomeOf(running, tree.name);
+    } finally {
+      for (const { started, own } of running) {
+        await started.stop();
+        await own.stop();
       }
     }
-    const of = (name: string, figure: (result: PacedResult) => number) =>
-      median((results.get(name) ?? []).map(figure));
-    const ratio = (figure: (result: PacedResult) => number) =>
-      of(tree.name, figure) / of("nginx + Lua", figure);
-    const columns = [
-      "",
-      "p50 us",
-      "added",
-      "p90 us",
-      "p99 us",
-      "added",
-      "p99.9 us",
-      "worst us",
-      "p50 us by round",
-    ];
-    const rows = [...results].map(([name, each]) => {
-      const [p50, p99] = [of(name, ({ p50Us }) => p50Us), of(name, ({ p99Us }) => p99Us)];
-      return [
-        name,
-        p50,
-        p50 - of("direct", ({ p50Us }) => p50Us),
-        of(name, ({ p90Us }) => p90Us),
-        p99,
-        p99 - of("direct", ({ p99Us }) => p99Us),
-        of(name, ({ p999Us }) => p999Us),
-        of(name, ({ maxUs }) => maxUs),
-        each.map(({ p50Us }) => p50Us).join(", "),
-      ].map(String);
-    });
-    return {
-      method: `${LOAD.perSecond} generations a second over ${LOAD.connections} connections for ${SECONDS} s, as an open loop: a request that must wait for a connection counts from when it was due. Medians over the rounds; "added" is over the direct call.`,
-      tables: [{ columns, rows }],
-      verdicts: [
-        judge(
-          "p50",
-          ratio(({ p50Us }) => p50Us),
-        ),
-        judge(
-          "p99",
-          ratio(({ p99Us }) => p99Us),
-        ),
-      ],
-      disturbed: [...results].flatMap(([name, each]) =>
-        each.flatMap(({ disturbed }, at) => (disturbed ? [`${name}, round ${at + 1}: ${disturbed}`] : [])),
-      ),
-      figures: Object.fromEntries(results),
-    };
   },
 };

@@ -126,14 +126,17 @@ async function deliver({ world, endpoints, pid, adminUrl }: Target, seconds: num
   const watched = watchCore(pids);
   const [ownUs, redisUs, startedMs] = [cpuUs(pids), cpuUs([world.redisPid]), performance.now()];
   let queued = 0;
-  while (performance.now() - startedMs < seconds * 1000) {
-    const due = Math.floor(((performance.now() - startedMs) / 1000) * PER_SECOND);
+  const most = Math.ceil(seconds * PER_SECOND);
+  while (queued < most) {
+    // A tick queues what is due until the next one.
+    const elapsedMs = performance.now() - startedMs + TICK_MS;
+    const due = Math.min(most, Math.floor((elapsedMs / 1000) * PER_SECOND));
     await each(
       Array.from({ length: due - queued }, (_, nth) => endpoints[(queued + nth) % ENDPOINTS]!),
       (endpoint) => queue(world, endpoint),
     );
     queued = due;
-    await delay(TICK_MS);
+    if (queued < most) await delay(TICK_MS);
   }
   const queuedMs = performance.now() - startedMs;
   while ((await waiting(world)) > 0) await delay(TICK_MS);

@@ -4,7 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { type Started, startPinned } from "../processes.ts";
 import type { Tree } from "../tree.ts";
-import type { World } from "../world.ts";
+import { journalOf, type World } from "../world.ts";
 import type { RunningSubject, Subject } from "./subject.ts";
 
 /** A machine that has much else to do takes long to read TypeScript. */
@@ -65,7 +65,7 @@ export async function startGateway(
     join(home, "tollgate.yaml"),
     `server: { ${settings.join(", ")} }
 admin: { port: ${await freePort()} }
-store: { ${[store.includes("command_timeout") ? "" : "command_timeout: 5s", `journal: ${home}/journal`, store].filter(Boolean).join(", ")} }
+store: { ${[store.includes("command_timeout") ? "" : "command_timeout: 5s", `journal: ${journalOf(world)}`, store].filter(Boolean).join(", ")} }
 ${tasks && `tasks: { ${tasks} }\n`}${sections}`,
   );
   const child = await startPinned(process.execPath, [...nodeArgs, main], {

@@ -3,7 +3,7 @@
 -- this file alone of the scripts. Plain code on purpose: a table of limits that ADMIT loops over costs Redis a tenth more.
 
 -- Counters of a key, or of all keys of an account that has limits over them: one text in the field `counters` of its
--- record (decision 0071). Its words: the clock (ms), the credits spent in the month (0 for an account), the UTC day, the requests
+-- record (decision 0004). Its words: the clock (ms), the credits spent in the month (0 for an account), the UTC day, the requests
 -- of that day, and of a key the limits that its latest admission was held to. src/records/packed-fields.ts reads and writes it, too.
 local NO_COUNTERS = "0 0 -1 0"
 local CLOCK_WORD, SPENT_WORD, DAY_COUNT_WORD = 1, 2, 4
@@ -26,7 +26,7 @@ local function change_counters(name, ...)
 end
 
 -- The limits and restrictions of a key are also one text in the field `terms` of its record, which is the same for many keys, so that the items
--- of a call read it once (decision 0071). The first ADMIT after a change makes it; whoever changes one of these fields removes it.
+-- of a call read it once (decision 0004). The first ADMIT after a change makes it; whoever changes one of these fields removes it.
 local TERM_FIELDS = { "tier", "rate_limit", "max_concurrent", "daily_limit", "monthly_credits", "expires_at", "revoked_at",
   "restrictions", "spends_in" }
 

@@ -1,5 +1,5 @@
 --@include numbers
--- The money of an account: one text in the field `money` of its record (decision 0071). Its words: balance, credits held, credits used,
+-- The money of an account: one text in the field `money` of its record (decision 0004). Its words: balance, credits held, credits used,
 -- requests, the id of its latest ledger entry (`-` for none), and `+` if the record has one of the fields below, which most accounts
 -- do not have. src/records/packed-fields.ts reads and writes it, too.
 local NO_MONEY = "0 0 0 0 -"

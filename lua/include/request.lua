@@ -1,6 +1,6 @@
 --@include numbers
 -- The record of a request is one text: its state and what ADMIT fixes, with a space between, then ` name=value` for each further
--- field. As a hash it costs Redis three times as much (decision 0071). src/records/requests.ts reads and writes it, too;
+-- field. As a hash it costs Redis three times as much (decision 0004). src/records/requests.ts reads and writes it, too;
 -- src/records/records.ts says what the parts and fields are. What is not known is empty.
 -- `subject` is what a gateway knows before ADMIT: account id, key id, endpoint, price, retention (ms).
 local function request_text(state, subject, admitted_at, due_at)

@@ -1,4 +1,3 @@
-import { refusalShown } from "../admin/api/shown.ts";
 import type { AccountRefusals } from "../operations/accounts/refusals.ts";
 import type { KeyRecord } from "../operations/keys/keys.ts";
 import { iso, type PaintedCell, table } from "./terminal.ts";
@@ -10,7 +9,9 @@ export const statusText = ({ status }: KeyRecord): PaintedCell => ({ style: COLO
 const REFUSALS_SHOWN_MAX = 20;
 
 export const refusalsJson = ({ hours, uncounted }: AccountRefusals) => ({
-  refusals: hours.map(refusalShown),
+  refusals: hours.map(({ atMs, keyId, outcome, count }) => ({
+    ...{ hour: iso(atMs), key_id: keyId, outcome, count },
+  })),
   uncounted_refusals: uncounted || undefined,
 });
 

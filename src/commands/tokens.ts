@@ -1,5 +1,6 @@
 import { creationOfToken, listOfTokens, revocationOfToken } from "../admin/api/routes/tokens.ts";
-import { tokenShown } from "../admin/api/shown.ts";
+import { Token } from "../admin/api/schemas.ts";
+import { shownAs } from "../admin/api/shown.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { listTokens, type TokenRecord } from "../operations/access/tokens.ts";
 import { flat, operationCommand, workCommand } from "./operation-command.ts";
@@ -19,7 +20,7 @@ export const tokensCommand = group("tokens", "tokens of the management API: make
       "--expires <time>": "when it ends, ISO 8601 (default: never)",
     },
     show({ token, record }) {
-      const json = { token, ...flat(tokenShown(record)) };
+      const json = { token, ...flat(shownAs(Token, record)) };
       return {
         json,
         text: `${listing(json)}\n${paint("yellow", "Keep the token now: it is not shown again.")}`,
@@ -42,7 +43,7 @@ export const tokensCommand = group("tokens", "tokens of the management API: make
       name: "list",
       about: "all tokens, newest first",
       show(tokens) {
-        const rows = tokens.map((token) => flat(tokenShown(token)));
+        const rows = tokens.map((token) => flat(shownAs(Token, token)));
         const text =
           rows.length === 0 ? "There are no tokens." : rows.map((row) => listing(row)).join("\n\n");
         return { json: { tokens: rows }, text };

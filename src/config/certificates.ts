@@ -38,7 +38,7 @@ export function certificateValidities({
 
 /** A chain is valid while all certificates are; of several authorities one is enough. */
 function validityOf(setting: CertificateSetting, pem: string | undefined): CertificateValidity | undefined {
-  const all = readableCertificates(pem);
+  const all = pemCertificates(pem).flatMap((text) => certificateIn(text) ?? []);
   if (all.length === 0) return undefined;
   const starts = all.map(({ validFromDate }) => validFromDate.getTime());
   const ends = all.map(({ validToDate }) => validToDate.getTime());
@@ -47,15 +47,13 @@ function validityOf(setting: CertificateSetting, pem: string | undefined): Certi
     : { setting, fromMs: Math.min(...starts), expiryMs: Math.max(...ends) };
 }
 
-function readableCertificates(pem = ""): X509Certificate[] {
-  return pemCertificates(pem).flatMap((text) => {
-    try {
-      return [new X509Certificate(text)];
-    } catch {
-      return [];
-    }
-  });
+export function certificateIn(pem: string): X509Certificate | undefined {
+  try {
+    return new X509Certificate(pem);
+  } catch {
+    return undefined;
+  }
 }
 
-export const pemCertificates = (text: string): string[] =>
+export const pemCertificates = (text = ""): string[] =>
   text.match(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g) ?? [];

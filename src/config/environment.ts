@@ -76,82 +76,65 @@ function typed(value: string, sectionName: string, key: string): string | number
   return type === "integer" && /^\d{1,15}$/.test(value) ? Number(value) : value;
 }
 
-export interface Secrets {
-  readonly apiKey: string | undefined;
-  readonly previousApiKey: string | undefined;
-  readonly adminToken: string | undefined;
-  readonly archiveUrl: string | undefined;
-  readonly webhookSecretKey: string | undefined;
-  readonly previousWebhookSecretKey: string | undefined;
-}
+/** Secrets, which no file has. An empty one counts as unset, but where `isSet` says that its rule refuses it. */
+const SECRETS = {
+  apiKey: { name: "UPSTREAM_API_KEY", rule: apiKeyRule },
+  previousApiKey: { name: "UPSTREAM_PREVIOUS_API_KEY", rule: apiKeyRule },
+  adminToken: { name: "ADMIN_TOKEN", rule: adminTokenRule, isSet: true },
+  archiveUrl: { name: "ARCHIVE_URL", rule: archiveUrlRule },
+  webhookSecretKey: { name: "WEBHOOK_SECRET_KEY", rule: webhookKeyRule, isSet: true },
+  previousWebhookSecretKey: { name: "WEBHOOK_SECRET_KEY_PREVIOUS", rule: webhookKeyRule },
+} satisfies Record<string, { name: string; rule(value: string): string | undefined; isSet?: true }>;
 
-/** Secrets, which no file has. */
-export const SECRET_VARIABLES = [
-  "UPSTREAM_API_KEY",
-  "UPSTREAM_PREVIOUS_API_KEY",
-  "ADMIN_TOKEN",
-  "ARCHIVE_URL",
-  "WEBHOOK_SECRET_KEY",
-  "WEBHOOK_SECRET_KEY_PREVIOUS",
-] as const;
+export type Secrets = Readonly<Record<keyof typeof SECRETS, string | undefined>>;
+
+export const SECRET_VARIABLES = Object.values(SECRETS).map(({ name }) => name);
 
 export function readSecrets(env: Environment): { secrets: Secrets; problems: ConfigProblem[] } {
-  const secrets = {
-    apiKey: variable(env, "UPSTREAM_API_KEY"),
-    previousApiKey: variable(env, "UPSTREAM_PREVIOUS_API_KEY"),
-    adminToken: env.ADMIN_TOKEN,
-    archiveUrl: variable(env, "ARCHIVE_URL"),
-    webhookSecretKey: env.WEBHOOK_SECRET_KEY,
-    previousWebhookSecretKey: variable(env, "WEBHOOK_SECRET_KEY_PREVIOUS"),
-  };
-  const rules = [
-    ["UPSTREAM_API_KEY", secrets.apiKey, apiKeyRule],
-    ["UPSTREAM_PREVIOUS_API_KEY", secrets.previousApiKey, apiKeyRule],
-    ["ADMIN_TOKEN", secrets.adminToken, adminTokenRule],
-    ["ARCHIVE_URL", secrets.archiveUrl, archiveUrlRule],
-    ["WEBHOOK_SECRET_KEY", secrets.webhookSecretKey, webhookKeyRule],
-    ["WEBHOOK_SECRET_KEY_PREVIOUS", secrets.previousWebhookSecretKey, webhookKeyRule],
-  ] as const;
-  const problems = rules.flatMap(([path, value, rule]) => {
-    const message = unreplacedRule(value) ?? rule(value);
-    return message === undefined ? [] : [{ file: ENVIRONMENT, path, message }];
+  const problems: ConfigProblem[] = [];
+  const values = Object.entries(SECRETS).map(([secret, { name, rule, ...options }]) => {
+    const value = "isSet" in options ? env[name] : variable(env, name);
+    const message = value === undefined ? undefined : (unreplacedRule(value) ?? rule(value));
+    if (message !== undefined) problems.push({ file: ENVIRONMENT, path: name, message });
+    return [secret, value];
   });
-  return { secrets, problems };
+  return { secrets: Object.fromEntries(values), problems };
 }
 
 /** A variable's name is easy to guess. The message never repeats it. */
-const unreplacedRule = (value: string | undefined): string | undefined =>
-  value !== undefined && UNREPLACED.test(value)
+const unreplacedRule = (value: string): string | undefined =>
+  UNREPLACED.test(value)
     ? `has a \${VARIABLE}, which is not replaced here; write the value itself`
     : undefined;
 
-/** The message never repeats the key. */
-function apiKeyRule(key: string | undefined): string | undefined {
-  if (key === undefined || /^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
+// The messages never repeat the value.
+
+function apiKeyRule(key: string): string | undefined {
+  if (/^[\x21-\x7e]{1,4096}$/.test(key)) return undefined;
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
 }
 
-/** An empty token is a mistake: what should have set it did not. The message never repeats the token. */
-function adminTokenRule(token: string | undefined): string | undefined {
-  if (token === undefined || /^[\x21-\x7e]{16,256}$/.test(token)) return undefined;
-  if (token.trim() === "")
-    return "is set but empty; unset it, or set a token that `openssl rand -base64 24` makes";
-  return "must be 16 to 256 visible ASCII characters, without spaces; `openssl rand -base64 24` makes one";
+function adminTokenRule(token: string): string | undefined {
+  return tokenProblem(token, { least: 16, what: "a token", made: "`openssl rand -base64 24`" });
 }
 
-/** The message never repeats the key. */
-function webhookKeyRule(key: string | undefined): string | undefined {
-  if (key === undefined || /^[\x21-\x7e]{32,256}$/.test(key)) return undefined;
-  if (key.trim() === "")
-    return "is set but empty; unset it, or set a key that `openssl rand -base64 32` makes";
-  return "must be 32 to 256 visible ASCII characters, without spaces; `openssl rand -base64 32` makes one";
+function webhookKeyRule(key: string): string | undefined {
+  return tokenProblem(key, { least: 32, what: "a key", made: "`openssl rand -base64 32`" });
+}
+
+/** An empty one is a mistake: what should have set it did not. */
+function tokenProblem(
+  value: string,
+  { least, what, made }: { least: number; what: string; made: string },
+): string | undefined {
+  if (new RegExp(`^[\\x21-\\x7e]{${least},256}$`).test(value)) return undefined;
+  if (value.trim() === "") return `is set but empty; unset it, or set ${what} that ${made} makes`;
+  return `must be ${least} to 256 visible ASCII characters, without spaces; ${made} makes one`;
 }
 
 const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];
 
-/** The message never repeats the address. */
-export function archiveUrlRule(url: string | undefined): string | undefined {
-  if (url === undefined) return undefined;
+export function archiveUrlRule(url: string): string | undefined {
   const address = URL.parse(url);
   const isAddress =
     address &&

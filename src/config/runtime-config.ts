@@ -1,6 +1,5 @@
 import type { PriceList } from "../domain/prices.ts";
 import type { AdapterChoices } from "./adapters.ts";
-import type { Authorities } from "./ca-files.ts";
 import type { Secrets } from "./environment.ts";
 import type { ProcessLimits } from "./process-bounds.ts";
 import type { Settings } from "./schema.ts";
@@ -13,7 +12,7 @@ import { toAccountsConfig, toTiers } from "./sections/tiers.ts";
 import { toUpstreamConfig } from "./sections/upstream.ts";
 import { toWebhooksConfig } from "./sections/webhooks.ts";
 import { withoutSlash } from "./setting-rules.ts";
-import type { TlsFiles } from "./tls.ts";
+import type { Authorities, TlsFiles } from "./tls.ts";
 
 export interface Extras extends Secrets {
   readonly priceLists: readonly PriceList[];

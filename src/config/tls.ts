@@ -1,6 +1,8 @@
 import { createPrivateKey, X509Certificate } from "node:crypto";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
+import { Pointer } from "typebox/value";
+import { certificateIn, pemCertificates } from "./certificates.ts";
 import type { Settings } from "./schema.ts";
 import type { BrokenRule } from "./validate.ts";
 import { type FileReader, readFailure } from "./yaml-file.ts";
@@ -55,6 +57,33 @@ export function readClientCertificate(
   return { certificate, problems };
 }
 
+/** Undefined: the certificates that Node trusts. */
+export type Authorities = Readonly<Record<"store" | "upstream", string | undefined>>;
+
+/** Reads the files of `store.tls_ca` and `upstream.tls_ca`. Data may be invalid. */
+export function readAuthorities(
+  data: unknown,
+  folder: string,
+  read: FileReader,
+): { authorities: Authorities; problems: BrokenRule[] } {
+  const problems: BrokenRule[] = [];
+  const authoritiesOf = (section: keyof Authorities): string | undefined => {
+    const named = Pointer.Get(data, `/${section}/tls_ca`);
+    if (typeof named !== "string" || named === "" || named.includes("\0")) return undefined;
+    const files = pemFiles([section], { tls_ca: path.resolve(folder, named) }, folder, read);
+    const text = files.pem("tls_ca");
+    const found = pemCertificates(text);
+    const damaged = found.findIndex((pem) => !certificateIn(pem));
+    if (text !== undefined && found.length === 0)
+      files.blame("tls_ca", "holds no certificate; give a PEM file with -----BEGIN CERTIFICATE-----");
+    if (damaged >= 0)
+      files.blame("tls_ca", `is damaged: certificate ${damaged + 1} of ${found.length} cannot be read`);
+    problems.push(...files.problems);
+    return files.problems.length > 0 ? undefined : found.join("\n");
+  };
+  return { authorities: { store: authoritiesOf("store"), upstream: authoritiesOf("upstream") }, problems };
+}
+
 const NO_CERTIFICATE = "holds no certificate in PEM";
 
 function pemFiles<Setting extends string>(
@@ -87,14 +116,6 @@ function pemFiles<Setting extends string>(
     return cert !== undefined && key !== undefined && problems.length === 0 ? { cert, key } : undefined;
   }
   return { problems, blame, pem, pair };
-}
-
-function certificateIn(pem: string): X509Certificate | undefined {
-  try {
-    return new X509Certificate(pem);
-  } catch {
-    return undefined;
-  }
 }
 
 function keyProblem(pem: string, certificate: X509Certificate | undefined, cert: string): string | undefined {

@@ -29,7 +29,7 @@ type Checked = Pick<Primary, "redis" | "within" | "endpoint" | "name">;
 
 /**
  * Of two servers that both take writes, only one is used: the first gateway that meets a new replication id raises the primary's term and
- * tells the former one; gateways that read that stop using it. Decision 0045. @param options.lookEveryMs for tests
+ * tells the former one; gateways that read that stop using it. Decision 0042. @param options.lookEveryMs for tests
  */
 export function createTerms(
   connection: Pick<Connection, "known" | "partitionOn" | "metrics" | "primaries">,

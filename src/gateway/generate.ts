@@ -232,7 +232,7 @@ async function leaveUnknown(
   const { config } = context;
   const { log, metrics, store } = context.gateway;
   metrics.unknownOutcomes.inc();
-  const noted = await store.noteUnknown(generation, outcome, config.tasks.unknownOutcomesMax);
+  const noted = await store.noteUnknown(generation, outcome, config.tasks.unknownOutcomesPerAccount);
   if (noted?.outcome === "noted" && noted.blockedUntilMs !== undefined) {
     const { count, blockedUntilMs } = noted;
     log.error(

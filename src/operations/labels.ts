@@ -4,7 +4,7 @@ import { readsOfMost } from "../redis/partition-reads.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import type { AuditRecord } from "./access/audit.ts";
 
-export interface Labels {
+interface Labels {
   accountLabel: string | null;
   keyLabel: string | null;
 }

@@ -1,7 +1,7 @@
 import { TIER_LIMITS } from "../domain/limits.ts";
 import type { AccountFields, AccountRecord, COUNTER_FIELDS, MONEY_FIELDS } from "./records.ts";
 
-// Fields of a key's or an account's record that hold several values, with spaces between (decision 0071).
+// Fields of a key's or an account's record that hold several values, with spaces between (decision 0004).
 
 /** In place of an id. */
 const NO_ENTRY = "-";

@@ -107,7 +107,7 @@ class DeliveryWorker {
   async #clean(partition: number): Promise<void> {
     const { connection, settings, log } = this.#options;
     try {
-      for (let round = 0; round < CLEANINGS_MAX && !this.#stopped && this.#isUsable(partition); round++) {
+      for (let round = 0; round < CLEANINGS_MAX && !this.#stopped; round++) {
         const call = { partition, keepMs: settings().keepMs, most: CLEANED_AT_ONCE };
         if (!(await connection.of(partition).run(cleanDeliveries, call)).isMore) break;
       }
@@ -126,11 +126,6 @@ class DeliveryWorker {
     await Promise.race([this.idle(), timeout.promise]);
     clearTimeout(timer);
     await this.#options.sender.close();
-  }
-
-  #isUsable(partition: number): boolean {
-    const { connection } = this.#options;
-    return !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition);
   }
 
   #places(lane: Lane): number {
@@ -161,19 +156,20 @@ class DeliveryWorker {
       this.#hungry.delete(partition);
       const [firstMax, retryMax] = [this.#places("first"), this.#places("retry")];
       if (firstMax + retryMax === 0) this.#hungry.add(partition);
-      if (firstMax + retryMax === 0 || this.#stopped || !this.#isUsable(partition)) return;
+      if (firstMax + retryMax === 0 || this.#stopped) return;
       const { timeoutMs, inFlightPerEndpoint } = settings();
-      const startedMs = performance.now();
+      const leaseMs = timeoutMs + LEASE_SLACK_MS;
+      const untilMs = performance.now() + leaseMs;
       const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
         partition,
         firstMax: Math.min(firstMax, LEASED_AT_ONCE),
         retryMax: Math.min(retryMax, LEASED_AT_ONCE),
         perEndpoint: inFlightPerEndpoint,
-        leaseMs: timeoutMs + LEASE_SLACK_MS,
+        leaseMs,
         keys: box.prefixes,
       });
       if (unopened > 0) this.#sayUnopened(unopened);
-      for (const delivery of deliveries) this.#begin(delivery, startedMs);
+      for (const delivery of deliveries) this.#begin(delivery, untilMs);
       if (deliveries.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
     } while (this.#hungry.has(partition));
   }
@@ -188,9 +184,9 @@ class DeliveryWorker {
     );
   }
 
-  #begin(delivery: LeasedDelivery, leasedMs: number): void {
+  #begin(delivery: LeasedDelivery, leasedUntilMs: number): void {
     const { [delivery.lane]: underWay, overtime } = this.#underWay;
-    const work = this.#deliver(delivery, leasedMs)
+    const work = this.#deliver(delivery, leasedUntilMs)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
         clearTimeout(timer);
@@ -217,9 +213,11 @@ class DeliveryWorker {
     if (partition !== undefined && !this.#stopped) void this.#lease(partition);
   }
 
-  async #deliver(delivery: LeasedDelivery, leasedMs: number): Promise<void> {
-    // The reply came late, or this process stood still: another gateway may take the delivery over before this try would end.
-    if (performance.now() - leasedMs > LEASE_SLACK_MS / 2) return;
+  async #deliver(delivery: LeasedDelivery, leasedUntilMs: number): Promise<void> {
+    // The reply came late, this process stood still, or tries may take longer from now on: another gateway may take the delivery over
+    // before this try would end.
+    const endsMs = performance.now() + this.#options.settings().timeoutMs;
+    if (endsMs + LEASE_SLACK_MS / 2 > leasedUntilMs) return;
     const startedMs = performance.now();
     const result = await this.#send(delivery);
     if (this.#stopped && result.status === undefined) return;

@@ -60,8 +60,8 @@ const whileUploading = (behaviour: Parameters<ApiStage["during"]>[0]) => (stage:
 const manyUnknown = (stage: ApiStage): Promise<Reply> =>
   stage.during({ fault: "reset" }, async () => {
     const key = await givenKey(stage, { max_concurrent: 100, rate_limit: 100 });
-    const { unknownOutcomesMax } = stage.main.config.tasks;
-    for (let made = 0; made < unknownOutcomesMax; made++) await generate(stage.main, key);
+    const { unknownOutcomesPerAccount } = stage.main.config.tasks;
+    for (let made = 0; made < unknownOutcomesPerAccount; made++) await generate(stage.main, key);
     return generate(stage.main, key);
   });
 

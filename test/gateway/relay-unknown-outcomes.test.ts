@@ -20,7 +20,7 @@ let stage: RelayStage;
 /** Shares the store and the upstream, and has made no request. */
 let other: TestGateway;
 beforeAll(async () => {
-  const tasks = { unknownOutcomesMax: 1000, sweepIntervalMs: 20 };
+  const tasks = { unknownOutcomesPerAccount: 1000, sweepIntervalMs: 20 };
   const upstream = { totalTimeoutMs: 2000, headersTimeoutMs: 1000 };
   stage = await givenRelayStage({ config: { tasks, upstream } });
   other = await givenRelayGateway(stage.upstream);

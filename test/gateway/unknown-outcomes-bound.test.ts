@@ -9,7 +9,7 @@ const STORYBOARD = "/api/v1/gen2-pro/storyboard";
 const MAX_AGE_MS = 7_200_000;
 const UNKNOWN_MAX = 2;
 /** The sweeper voids what is due by the tests' own steps alone. */
-const TASKS = { maxAgeMs: MAX_AGE_MS, unknownOutcomesMax: UNKNOWN_MAX, sweepIntervalMs: 20 };
+const TASKS = { maxAgeMs: MAX_AGE_MS, unknownOutcomesPerAccount: UNKNOWN_MAX, sweepIntervalMs: 20 };
 
 let stage: Stage;
 beforeAll(async () => {

@@ -12,7 +12,7 @@ import { createStage, openConnection, type TestConnection, TIERS } from "../supp
 import { LUA_FOLDER } from "./headers.ts";
 import { inShare, plant, TERMS_MUTANTS } from "./mutants.ts";
 
-// What a key's requests count, and what operators fix of it, is one text each (decision 0071).
+// What a key's requests count, and what operators fix of it, is one text each (decision 0004).
 
 let connection: TestConnection;
 beforeAll(async () => {

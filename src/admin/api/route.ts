@@ -5,6 +5,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Grantee } from "./authorize.ts";
 import { object } from "./field-schemas.ts";
 import type { OperationSettings, Services } from "./services.ts";
+import { shownAs } from "./shown.ts";
 
 export const TAGS = {
   Accounts: "Customers: before their first key, and for their whole life.",
@@ -35,6 +36,7 @@ export interface ApiCall<Query = unknown, Body = unknown> {
 
 export interface Answer {
   status: 200 | 201;
+  /** As its schema describes it, or as records have it: `shownAs` makes the one of the other. */
   body: object;
   revision?: number;
   confirmed?: boolean | undefined;
@@ -121,7 +123,15 @@ export const route = <Query extends TObject, Body extends TObject>(
   given: Declared<Query, Body> & {
     run(call: ApiCall<Static<Query>, Static<Body>>, services: Services): Promise<Answer>;
   },
-): Route => ({ ...declared(target, given), run: given.run as Route["run"] });
+): Route => ({
+  ...declared(target, given),
+  run: async (call, services) => inSchema(given, await (given.run as Route["run"])(call, services)),
+});
+
+const inSchema = ({ answers }: Pick<Route, "answers">, { body, ...answer }: Answer): Answer => ({
+  ...answer,
+  body: shownAs(answers[answer.status]!.schema, body) as object,
+});
 
 /** A route to the store: a GET reads, all others, unless they only read, write where nothing is lost, and say whether replicas have it. */
 export function operation<Query extends TObject, Body extends TObject, Result>(
@@ -139,8 +149,9 @@ export function operation<Query extends TObject, Body extends TObject, Result>(
     ): Answer;
   },
 ): Operation<Result> {
-  const { operate, answer } = given as Pick<Operation<Result>, "operate" | "answer">;
+  const { operate, answer: answered } = given as Pick<Operation<Result>, "operate" | "answer">;
   const route = declared(target, given);
+  const answer: Operation<Result>["answer"] = (...of) => inSchema(route, answered(...of));
   return {
     ...route,
     operate,

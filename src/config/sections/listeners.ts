@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { type ProcessLimits, processBounds } from "../process-bounds.ts";
 import { hostRule, proxyRangeRule } from "../setting-rules.ts";
-import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
+import { duration, integer, ruled, section, text, toProgram } from "../setting-types.ts";
 import type { TlsMaterial } from "../tls.ts";
 
 const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
@@ -115,26 +115,9 @@ export function toServerConfig(
 ) {
   const workers = server.workers === "auto" ? material.cores : server.workers;
   return {
-    host: server.host,
-    port: server.port,
+    ...toProgram(serverSchema, server),
     workers,
-    trustProxy: server.trust_proxy,
-    maxHeaderLines: server.max_header_lines,
-    headersTimeoutMs: ms(server.headers_timeout),
-    bodyTimeoutMs: ms(server.body_timeout),
-    uploadIdleTimeoutMs: ms(server.upload_idle_timeout),
-    /** Per `uploadIdleTimeoutMs`; 0 for no minimum. */
-    uploadMinBytesPerSecond: server.upload_min_bytes_per_second,
-    uploadsPerKey: server.uploads_per_key,
-    keepAliveTimeoutMs: ms(server.keep_alive_timeout),
-    writeTimeoutMs: ms(server.write_timeout),
     ...processBounds({ ...server, workers, upstream }, material.process),
-    /** Readiness is red; new requests are still accepted. */
-    drainDelayMs: ms(server.drain_delay),
-    drainTimeoutMs: ms(server.drain_timeout),
-    unknownKeysPerMinute: server.unknown_keys_per_minute,
-    /** Polls, credits, uploads and refused requests of one key. */
-    utilityRequestsPerSecond: server.utility_requests_per_second,
     tls: material.tls,
   };
 }
@@ -177,20 +160,15 @@ export const adminSchema = section(
   },
 );
 
-export const toAdminConfig = (
+/** The token is a secret with all rights. Without it, only tokens of the management API are accepted. */
+export function toAdminConfig(
   admin: Static<typeof adminSchema>,
   material: { token: string | undefined; tls: TlsMaterial | undefined },
-) => ({
-  host: admin.host,
-  port: admin.port,
-  hosts: admin.hosts,
-  bounds: {
-    writesPerMinute: admin.token_writes_per_minute,
-    bytesPerDay: admin.token_bytes_per_day,
-    tokensPerToken: admin.tokens_per_token,
-    keysPerAccount: admin.keys_per_account,
-  },
-  /** A secret with all rights. Without it, only tokens of the management API are accepted. */
-  token: material.token,
-  tls: material.tls,
-});
+) {
+  const { tokenWritesPerMinute, tokenBytesPerDay, tokensPerToken, keysPerAccount, ...others } = toProgram(
+    adminSchema,
+    admin,
+  );
+  const bounds = { writesPerMinute: tokenWritesPerMinute, bytesPerDay: tokenBytesPerDay };
+  return { ...others, ...material, bounds: { ...bounds, tokensPerToken, keysPerAccount } };
+}

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { parseRedisAddress } from "../../domain/redis-address.ts";
 import { folderRule, optionalFileRule, redisUrlRule } from "../setting-rules.ts";
-import { duration, integer, ms, section, text } from "../setting-types.ts";
+import { duration, integer, section, text, toProgram } from "../setting-types.ts";
 
 export const storeSchema = section("Redis, which holds limits, credits and tasks.", {
   redis_url: text(
@@ -56,28 +56,13 @@ export const storeSchema = section("Redis, which holds limits, credits and tasks
   ),
 });
 
-/** With Sentinel or a cluster a replica may take over at any time. */
-function confirmRule(store: Static<typeof storeSchema>) {
+export function toStoreConfig(store: Static<typeof storeSchema>, tlsCa: string | undefined) {
+  const { confirmReplicas, confirmTimeoutMs: timeoutMs, ...others } = toProgram(storeSchema, store);
+  // With Sentinel or a cluster a replica may take over at any time.
   const auto = parseRedisAddress(store.redis_url).kind === "server" ? 0 : 1;
-  const replicas = store.confirm_replicas === "auto" ? auto : store.confirm_replicas;
-  return replicas === 0 ? undefined : { replicas, timeoutMs: ms(store.confirm_timeout) };
+  const replicas = confirmReplicas === "auto" ? auto : confirmReplicas;
+  return { ...others, tlsCa, confirm: replicas === 0 ? undefined : { replicas, timeoutMs } };
 }
-
-export const toStoreConfig = (store: Static<typeof storeSchema>, tlsCa: string | undefined) => ({
-  /** May contain a password: print it only through `redact`. */
-  redisUrl: store.redis_url,
-  tlsCa,
-  commandTimeoutMs: ms(store.command_timeout),
-  confirm: confirmRule(store),
-  fallbackStrategy: store.fallback_strategy,
-  allowMaxPerKey: store.allow_max_per_key,
-  allowNoPersistence: store.allow_no_persistence,
-  /** Used at the first start only. */
-  partitions: store.partitions,
-  /** Relative to the working directory. */
-  journal: store.journal,
-  ledgerCheckIntervalMs: ms(store.ledger_check_interval),
-});
 
 export const archiveSchema = section("The archive in PostgreSQL, which is used if ARCHIVE_URL is set.", {
   keep: duration(
@@ -89,9 +74,8 @@ export const archiveSchema = section("The archive in PostgreSQL, which is used i
   interval: duration("1s", "100ms", "1m", "How often a gateway looks for what the archive has not got."),
 });
 
+/** The address may contain a password. */
 export const toArchiveConfig = (archive: Static<typeof archiveSchema>, url: string | undefined) => ({
-  /** May contain a password: print it only through `redact`. */
+  ...toProgram(archiveSchema, archive),
   url,
-  keepMs: ms(archive.keep),
-  intervalMs: ms(archive.interval),
 });

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { duration, integer, ms, section } from "../setting-types.ts";
+import { duration, integer, section, toProgram } from "../setting-types.ts";
 
 export const tasksSchema = section("How tasks are followed to their end.", {
   refund_failed: Type.Boolean({ default: true, description: "Refund the credits of a failed task." }),
@@ -43,13 +43,4 @@ export const tasksSchema = section("How tasks are followed to their end.", {
   ),
 });
 
-export const toTasksConfig = (tasks: Static<typeof tasksSchema>) => ({
-  refundFailed: tasks.refund_failed,
-  maxAgeMs: ms(tasks.max_age),
-  cacheMs: ms(tasks.cache),
-  sweepIntervalMs: ms(tasks.sweep_interval),
-  sweepPollsPerSecond: tasks.sweep_polls_per_second,
-  pollIntervalMs: ms(tasks.poll_interval),
-  unknownOutcomesMax: tasks.unknown_outcomes_per_account,
-  retentionMs: ms(tasks.retention),
-});
+export const toTasksConfig = (tasks: Static<typeof tasksSchema>) => toProgram(tasksSchema, tasks);

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { traceEndpointRule } from "../setting-rules.ts";
-import { duration, integer, ms, section, text } from "../setting-types.ts";
+import { duration, integer, section, text, toProgram } from "../setting-types.ts";
 
 export const LOG_LEVELS = ["trace", "debug", "info", "warn", "error", "fatal", "silent"] as const;
 
@@ -23,11 +23,7 @@ export const logSchema = section("The log on standard output.", {
   ),
 });
 
-export const toLogConfig = (log: Static<typeof logSchema>) => ({
-  level: log.level,
-  polls: log.polls,
-  slowRequestMs: ms(log.slow_request),
-});
+export const toLogConfig = (log: Static<typeof logSchema>) => toProgram(logSchema, log);
 
 export const tracingSchema = section("Traces for OpenTelemetry, which is not loaded without an endpoint.", {
   endpoint: text(
@@ -48,8 +44,6 @@ export const tracingSchema = section("Traces for OpenTelemetry, which is not loa
 });
 
 export const toTracingConfig = (tracing: Static<typeof tracingSchema>) => ({
+  ...toProgram(tracingSchema, tracing),
   endpoint: tracing.endpoint || undefined,
-  sampleRatio: tracing.sample_ratio,
-  queue: tracing.queue,
-  exportTimeoutMs: ms(tracing.export_timeout),
 });

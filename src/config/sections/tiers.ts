@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS, type TierLimits, type Tiers } from "../../domain/limits.ts";
 import { capitalized } from "../../domain/operator-texts.ts";
-import { ruled, section } from "../setting-types.ts";
+import { ruled, section, toProgram } from "../setting-types.ts";
 
 const tier = Type.Object(
   {
@@ -64,6 +64,5 @@ export const accountsSchema = section("Accounts.", {
   }),
 });
 
-export const toAccountsConfig = ({ indexed_metadata }: Static<typeof accountsSchema>) => ({
-  indexedMetadata: indexed_metadata,
-});
+export const toAccountsConfig = (accounts: Static<typeof accountsSchema>) =>
+  toProgram(accountsSchema, accounts);

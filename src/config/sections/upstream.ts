@@ -5,11 +5,12 @@ import { type StatusWords, statusWord } from "../../upstream/task-data.ts";
 import {
   authHeaderRule,
   optionalFileRule,
+  optionalUrl,
   previousUrlRule,
   upstreamUrlRule,
   withoutSlash,
 } from "../setting-rules.ts";
-import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
+import { duration, integer, ruled, section, text, toProgram } from "../setting-types.ts";
 
 /** Word before the credential. */
 export const AUTH_SCHEME = /^[A-Za-z0-9!#$%&'*+.^_`|~-]{0,32}$/;
@@ -140,7 +141,7 @@ export const upstreamSchema = section("The video generation service behind the g
   ),
 });
 
-export const toUpstreamConfig = (
+export function toUpstreamConfig(
   upstream: Static<typeof upstreamSchema>,
   material: {
     apiKey: string | undefined;
@@ -150,31 +151,25 @@ export const toUpstreamConfig = (
     dialect: AdapterChoice;
     previousDialect: AdapterChoice | undefined;
   },
-) => ({
-  url: withoutSlash(upstream.url),
-  apiKey: material.apiKey,
-  tlsCa: material.tlsCa,
-  tlsCert: material.certificate?.cert,
-  tlsKey: material.certificate?.key,
-  dialect: material.dialect,
-  previousDialect: material.previousDialect,
-  headers: upstream.headers as Readonly<Record<string, string>>,
-  authHeader: unlessAuto(upstream.auth_header.toLowerCase()),
-  authScheme: unlessAuto(upstream.auth_scheme),
-  uploadUrl: upstream.upload_url === "" ? undefined : withoutSlash(upstream.upload_url),
-  previousUrl: upstream.previous_url === "" ? undefined : withoutSlash(upstream.previous_url),
-  previousApiKey: material.previousApiKey,
-  replaces: upstream.replaces.map(withoutSlash),
-  connectTimeoutMs: ms(upstream.connect_timeout),
-  headersTimeoutMs: ms(upstream.headers_timeout),
-  totalTimeoutMs: ms(upstream.total_timeout),
-  uploadTotalTimeoutMs: ms(upstream.upload_total_timeout),
-  connections: upstream.connections,
-  pollConnections: upstream.poll_connections,
-  keepAliveTimeoutMs: ms(upstream.keep_alive_timeout),
-  uploadConnections: upstream.upload_connections,
-  idempotencyKey: upstream.idempotency_key,
-  statuses: Object.fromEntries(
-    Object.entries(upstream.statuses).map(([word, status]) => [statusWord(word), status]),
-  ) as StatusWords,
-});
+) {
+  const { adapter, previousAdapter, options, ...others } = toProgram(upstreamSchema, upstream);
+  const statuses = Object.entries(upstream.statuses).map(([word, status]) => [statusWord(word), status]);
+  return {
+    ...others,
+    apiKey: material.apiKey,
+    previousApiKey: material.previousApiKey,
+    tlsCa: material.tlsCa,
+    tlsCert: material.certificate?.cert,
+    tlsKey: material.certificate?.key,
+    dialect: material.dialect,
+    previousDialect: material.previousDialect,
+    url: withoutSlash(upstream.url),
+    headers: upstream.headers as Readonly<Record<string, string>>,
+    authHeader: unlessAuto(upstream.auth_header.toLowerCase()),
+    authScheme: unlessAuto(upstream.auth_scheme),
+    uploadUrl: optionalUrl(upstream.upload_url),
+    previousUrl: optionalUrl(upstream.previous_url),
+    replaces: upstream.replaces.map(withoutSlash),
+    statuses: Object.fromEntries(statuses) as StatusWords,
+  };
+}

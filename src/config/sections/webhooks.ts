@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
-import { networkRule, optionalUrlRule, withoutSlash } from "../setting-rules.ts";
-import { duration, integer, ms, ruled, section, text } from "../setting-types.ts";
+import { networkRule, optionalUrl, optionalUrlRule } from "../setting-rules.ts";
+import { duration, integer, ruled, section, text, toProgram } from "../setting-types.ts";
 
 const RETRIES = ["5s", "5m", "30m", "2h", "5h", "10h", "14h", "20h", "24h"];
 
@@ -67,21 +67,10 @@ export const toWebhooksConfig = (
   webhooks: Static<typeof webhooksSchema>,
   secrets: { key: string | undefined; previousKey: string | undefined },
 ) => ({
-  /** WEBHOOK_SECRET_KEY; without it nothing is registered or sent. */
+  ...toProgram(webhooksSchema, webhooks),
+  /** Without it nothing is registered or sent. */
   secretKey: secrets.key,
   previousSecretKey: secrets.previousKey,
-  publicUrl: webhooks.public_url === "" ? undefined : withoutSlash(webhooks.public_url),
-  relay: webhooks.relay,
-  callbacks: webhooks.callbacks,
-  anyOrigin: webhooks.any_origin,
-  proxyUrl: webhooks.proxy_url === "" ? undefined : withoutSlash(webhooks.proxy_url),
-  allowNetworks: webhooks.allow_networks,
-  allowPorts: webhooks.allow_ports,
-  timeoutMs: ms(webhooks.timeout),
-  retriesMs: webhooks.retries.map(ms),
-  disableAfterMs: ms(webhooks.disable_after),
-  keepMs: ms(webhooks.keep),
-  endpointsPerAccount: webhooks.endpoints_per_account,
-  inFlight: webhooks.in_flight,
-  inFlightPerEndpoint: webhooks.in_flight_per_endpoint,
+  publicUrl: optionalUrl(webhooks.public_url),
+  proxyUrl: optionalUrl(webhooks.proxy_url),
 });

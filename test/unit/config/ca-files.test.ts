@@ -12,7 +12,7 @@ const CONFIG = "store: { tls_ca: ca.pem }\nupstream: { tls_ca: ca.pem }\n";
 
 // Guarantee: a file of authorities that cannot be used is refused with its name, its setting and its line.
 test.each([
-  ["is not there; a relative path begins at the config file's folder", undefined],
+  ["cannot be read: there is no such file; a relative path begins at the config file's folder", undefined],
   ["holds no certificate", "hello"],
   ["certificate 1 of 1 cannot be read", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"],
 ])("an authority file that %s is refused", (words, text) => {

@@ -117,7 +117,7 @@ test("the defaults are those of the design", () => {
       sweepIntervalMs: 1_000,
       sweepPollsPerSecond: 50,
       pollIntervalMs: 10_000,
-      unknownOutcomesMax: 20,
+      unknownOutcomesPerAccount: 20,
       retentionMs: 604_800_000,
     },
     webhooks: {

@@ -136,7 +136,7 @@ const SETTINGS: Setting[] = [
     least: 1,
     most: 1000,
     yaml: (text) => `tasks:\n  unknown_outcomes_per_account: ${text}\n`,
-    read: ({ tasks }) => tasks.unknownOutcomesMax,
+    read: ({ tasks }) => tasks.unknownOutcomesPerAccount,
   },
 ];
 

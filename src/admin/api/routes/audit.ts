@@ -9,7 +9,7 @@ import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
 import { AuditRecord, TimelineEvent } from "../schemas.ts";
-import { auditShown, isoTime, transactionShown } from "../shown.ts";
+import { transactionShown } from "../shown.ts";
 
 export const listOfAudit = operation("GET /audit", {
   scope: "audit:read",
@@ -43,7 +43,7 @@ export const listOfAudit = operation("GET /audit", {
     const isAskedFor = record && (accountId === undefined || record.accountId === accountId);
     return { records: await auditWithLabels(nodes, isAskedFor ? [record] : []), next: undefined };
   },
-  answer: ({ records, next }) => page(records.map(auditShown), next),
+  answer: ({ records, next }) => page(records, next),
 });
 
 const timelineOfAccount = operation("GET /accounts/{account}/timeline", {
@@ -72,23 +72,14 @@ const timelineOfAccount = operation("GET /accounts/{account}/timeline", {
       events.flatMap(({ record }) => record ?? []),
     );
     const labelled = new Map(records.map((record) => [record.auditId, record]));
-    return {
-      events: events.map((event) => ({
-        ...event,
-        record: event.record && labelled.get(event.record.auditId),
-      })),
-      next,
-    };
+    const shown = events.map(({ atMs, entry, record }) => ({
+      atMs,
+      transaction: entry && transactionShown(entry),
+      audit: record && labelled.get(record.auditId),
+    }));
+    return { events: shown, next };
   },
-  answer: ({ events, next }) =>
-    page(
-      events.map(({ atMs, entry, record }) => ({
-        at: isoTime(atMs),
-        ...(entry && { transaction: transactionShown(entry) }),
-        ...(record && { audit: auditShown(record) }),
-      })),
-      next,
-    ),
+  answer: ({ events, next }) => page(events, next),
 });
 
 export const auditRoutes = [listOfAudit, timelineOfAccount];

@@ -3,7 +3,6 @@ import { requireTime } from "../../../operations/access/operator-values.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import { Correction, NewCorrection } from "../money-schemas.ts";
 import { operation } from "../route.ts";
-import { isoTime } from "../shown.ts";
 
 export const correctionOfCharges = operation("POST /corrections", {
   scope: "credits:write",
@@ -24,11 +23,8 @@ export const correctionOfCharges = operation("POST /corrections", {
     status: 200,
     body: {
       ...numbers,
-      data: shown.map(({ entry, credits }) => ({
-        ...{ account_id: entry.accountId, request_id: entry.requestId, endpoint: entry.endpoint },
-        ...{ charged: -entry.amount, credits, at: isoTime(entry.atMs) },
-      })),
-      next_cursor: next ?? null,
+      data: shown.map(({ entry, credits }) => ({ ...entry, charged: -entry.amount, credits })),
+      next_cursor: next,
     },
   }),
 });

@@ -14,7 +14,7 @@ import * as t from "../field-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
 import type { OperationSettings } from "../services.ts";
-import { keyRefusalShown, keyShown } from "../shown.ts";
+import { keyShown } from "../shown.ts";
 
 const OVERLAP_DEFAULT = "24h";
 
@@ -245,7 +245,14 @@ export const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/
     const filter = { outcome, requestId, cursor, limit, ...periodOf(call.query) };
     return pageRefusalsOfKey(nodes, await keyOf(nodes, call), filter);
   },
-  answer: ({ refusals, next }) => page(refusals.map(keyRefusalShown), next),
+  answer: ({ refusals, next }) =>
+    page(
+      refusals.map(({ retryAfterSeconds: retryAfter, shownId, ...refusal }) => ({
+        ...{ ...refusal, retryAfter },
+        clientRequestId: shownId === refusal.requestId ? undefined : shownId,
+      })),
+      next,
+    ),
 });
 
 export const keyRoutes = [

@@ -6,16 +6,10 @@ import {
 import { requireAllAccounts } from "../authorize.ts";
 import { type Answer, operation } from "../route.ts";
 import { Maintenance, NewMaintenance } from "../schemas.ts";
-import { isoTime } from "../shown.ts";
 
 const answer = (found: Found | undefined): Answer => ({
   status: 200,
-  body: {
-    on: found !== undefined,
-    retry_after: found?.retryAfterSeconds ?? null,
-    message: found?.message ?? null,
-    since: found ? isoTime(found.sinceMs) : null,
-  },
+  body: { ...found, on: found !== undefined, retry_after: found?.retryAfterSeconds },
 });
 
 export const readingOfMaintenance = operation("GET /maintenance", {

@@ -35,6 +35,6 @@ export const quoteOfPrice = operation("POST /prices/quote", {
   },
   answer: ({ price, listPrice, list, multiplier }) => ({
     status: 200,
-    body: { price, list_price: listPrice, file: list.name, multiplier: Number(multiplier) },
+    body: { price, listPrice, file: list.name, multiplier: Number(multiplier) },
   }),
 });

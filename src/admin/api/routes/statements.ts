@@ -1,6 +1,6 @@
 import { csvLine } from "../../../domain/csv.ts";
 import { sumOfMoney } from "../../../domain/money.ts";
-import { type Sale as SaleOfMonth, salesOf } from "../../../ledger/sales.ts";
+import { salesOf } from "../../../ledger/sales.ts";
 import { STATEMENT_NUMBERS } from "../../../ledger/statement-sums.ts";
 import { type AccountStatement, pageStatements, readStatement } from "../../../ledger/statements.ts";
 import { totalStatement } from "../../../ledger/total-statement.ts";
@@ -8,15 +8,10 @@ import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { Sale, Statement, TotalStatement } from "../money-schemas.ts";
 import { operation, page } from "../route.ts";
-import { isoTimeOrNull } from "../shown.ts";
+import { shownAs } from "../shown.ts";
 
-const statementShown = (
-  { accountId, statement, source, sinceMs, untilMs }: AccountStatement,
-  month: string,
-) => ({
-  ...{ account_id: accountId, month, ...statement, source },
-  ...{ since: isoTimeOrNull(sinceMs), until: isoTimeOrNull(untilMs) },
-});
+const statementShown = ({ statement, ...of }: AccountStatement, month: string) =>
+  shownAs(Statement, { ...of, ...statement, month });
 
 const COLUMNS = ["account_id", "month", ...STATEMENT_NUMBERS, "amounts_paid", "source", "since", "until"];
 
@@ -37,11 +32,6 @@ const SUM =
   "opening + purchases + trials + goodwill - charges + refunds + adjustments - reversals = closing. From the archive where there is one, else from Redis as far as it reaches. With `Accept: text/csv` as RFC 4180 has it; then `X-Next-Cursor` names the next page.";
 
 const SALE_COLUMNS = ["kind", "package", "currency", "grants", "credits", "amount_paid"] as const;
-
-const saleShown = ({ kind, package: name, currency, grants, credits, amountPaid }: SaleOfMonth) => ({
-  ...{ kind, package: name || null, currency: currency || null },
-  ...{ grants, credits, amount_paid: amountPaid ?? null },
-});
 
 const salesOfMonth = operation("GET /sales", {
   scope: "usage:read",
@@ -68,14 +58,14 @@ const salesOfMonth = operation("GET /sales", {
     return salesOf(nodes, query.month, await archive?.open(nodes));
   },
   answer({ sales, source, sinceMs, unread: away }, { query }) {
-    const rows = sales.map(saleShown);
+    const rows = sales.map((sale) => shownAs(Sale, sale));
     const lines = rows.map((row) => csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name])]));
     const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
       amount === undefined ? [] : [{ amount, currency }],
     );
     const amounts_paid = sumOfMoney(paid);
     return {
-      ...page(rows, undefined, { amounts_paid, source, since: isoTimeOrNull(sinceMs), unread: away }),
+      ...page(rows, undefined, { amounts_paid, source, sinceMs, unread: away }),
       csv: { text: `month,${SALE_COLUMNS.join(",")}\r\n${lines.join("")}` },
     };
   },
@@ -93,9 +83,9 @@ const totalOfMonth = operation("GET /statements/total", {
     requireAllAccounts(grantee);
     return totalStatement(nodes, query.month, await archive?.open(nodes));
   },
-  answer: ({ statement, source, sinceMs, unread }, { query }) => ({
+  answer: ({ statement, ...of }, { query: { month } }) => ({
     status: 200,
-    body: { month: query.month, ...statement, source, since: isoTimeOrNull(sinceMs), unread },
+    body: { month, ...statement, ...of },
   }),
 });
 

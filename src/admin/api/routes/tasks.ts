@@ -17,7 +17,7 @@ import { NewRefund, Transaction } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { type ApiCall, operation, page } from "../route.ts";
 import { Release, Task, TaskDetail } from "../schemas.ts";
-import { reachShown, seenShown, taskShown, transactionShown } from "../shown.ts";
+import { seenShown, transactionShown } from "../shown.ts";
 import { bookingAnswer, bookingAnswers } from "./credits.ts";
 
 /** @throws OperatorError `not_found`, also for a task of an account that the token may not use */
@@ -51,12 +51,7 @@ const listOfTasks = operation("GET /accounts/{account}/tasks", {
     const found = await listTasks(nodes, params.account!, filter, await archive?.open(nodes));
     return { ...found, tasks: await withLabels(nodes, found.tasks, ({ accountId }) => accountId) };
   },
-  answer: ({ tasks, next, reachesBackToMs }) =>
-    page(
-      tasks.map((task) => ({ ...taskShown(task), key_label: task.keyLabel })),
-      next,
-      reachShown(reachesBackToMs),
-    ),
+  answer: ({ tasks, next, reachesBackToMs }) => page(tasks, next, { reachesBackToMs }),
 });
 
 export const readingOfTask = operation("GET /tasks/{task}", {
@@ -69,7 +64,7 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   operate: (nodes, call) => taskOf(nodes, call),
   answer: ({ requestId, record, data }) => ({
     status: 200,
-    body: { ...taskShown(taskView(requestId, record)!), ...seenShown(data) },
+    body: { ...taskView(requestId, record), ...seenShown(data) },
   }),
 });
 

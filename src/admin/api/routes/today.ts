@@ -14,7 +14,7 @@ import { Problem } from "../problems.ts";
 import { periodOf } from "../request.ts";
 import { operation, page, route } from "../route.ts";
 import { type Services, shared } from "../services.ts";
-import { isoTime, isoTimeOrNull, labelsShown, refusalShown } from "../shown.ts";
+import { isoTime } from "../shown.ts";
 import { AccountRefusals, AccountUse, OpenRequests, RefusalsOfDay, TopKeys } from "../view-schemas.ts";
 import { keyOf } from "./keys.ts";
 
@@ -42,15 +42,8 @@ const topKeys = route("GET /top-keys", {
   async run({ grantee }, services) {
     requireAllAccounts(grantee);
     const { keys, keysLookedAt, complete, unread } = await readTopKeys(services, TOP_KEYS);
-    const data = keys.map((key) => ({
-      key_id: key.keyId,
-      account_id: key.accountId,
-      ...labelsShown(key),
-      tier: key.tier,
-      usable: key.now !== undefined,
-      ...useShown(key),
-    }));
-    return page(data, undefined, { keys_looked_at: keysLookedAt, complete, unread });
+    const data = keys.map((key) => ({ ...key, usable: key.now !== undefined, ...useShown(key) }));
+    return page(data, undefined, { keysLookedAt, complete, unread });
   },
 });
 
@@ -70,15 +63,7 @@ const refusalsOfDay = operation("GET /refusals", {
     const counts = await topRefusals(nodes, nowMs, TOP_REFUSALS);
     return { nowMs, counts: await withLabels(nodes, counts, ({ accountId }) => accountId) };
   },
-  answer: ({ nowMs, counts }) =>
-    page(
-      counts.map(({ outcome, count, ...one }) => ({
-        ...{ key_id: one.keyId, account_id: one.accountId, ...labelsShown(one) },
-        ...{ outcome, count },
-      })),
-      undefined,
-      { since: isoTime(startOfDayMs(nowMs)) },
-    ),
+  answer: ({ nowMs, counts }) => page(counts, undefined, { sinceMs: startOfDayMs(nowMs) }),
 });
 
 const readOpenRequests = shared(SHARED_MS, ({ session }: Services, olderThanMs: number) =>
@@ -109,20 +94,11 @@ const openRequests = route("GET /open-requests", {
     const olderThanMs = (query.older_than_seconds ?? 0) * 1000;
     const { requests, ...more } = await readOpenRequests(services, olderThanMs);
     const data = requests.map((view) => ({
-      request_id: view.requestId,
-      task_id: view.taskId || null,
-      account_id: view.accountId,
-      key_id: view.keyId,
-      ...labelsShown(view),
-      state: view.state,
-      status: view.status || null,
-      endpoint: view.endpoint,
-      price: view.price,
-      admitted_at: isoTimeOrNull(view.admittedAtMs),
-      age_seconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
-      due_in_seconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
+      ...view,
+      ageSeconds: Math.max(0, Math.round((view.seenAtMs - view.admittedAtMs) / 1000)),
+      dueInSeconds: Math.round((view.dueAtMs - view.seenAtMs) / 1000),
     }));
-    return page(data, undefined, { looked_at_max: OPEN_LOOKED_AT_MAX, ...more });
+    return page(data, undefined, { lookedAtMax: OPEN_LOOKED_AT_MAX, ...more });
   },
 });
 
@@ -149,7 +125,7 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
   },
   answer: ({ hours, next, uncounted }, { grantee }) =>
     page(
-      hours.map((one) => ({ ...refusalShown(one), key_label: one.keyLabel })),
+      hours.map((one) => ({ ...one, hour: isoTime(one.atMs) })),
       next,
       {
         more: next !== undefined,
@@ -192,9 +168,9 @@ const useOfLimits = operation("GET /accounts/{account}/use", {
   answer: ({ account, keys, next }) => ({
     status: 200,
     body: {
-      account: account ?? null,
-      keys: keys.map((key) => ({ key_id: key.keyId, ...useShown(key) })),
-      next_cursor: next ?? null,
+      account,
+      keys: keys.map((key) => ({ ...key, ...useShown(key) })),
+      next_cursor: next,
     },
   }),
 });

@@ -15,7 +15,6 @@ import type { Grantee } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { operation, page, route } from "../route.ts";
 import { NewToken, Token, WhoAmI } from "../schemas.ts";
-import { tokenShown } from "../shown.ts";
 
 /** A token may see and end another one that has nothing that it lacks. */
 export const isSeenBy = (grantee: Grantee, token: TokenRecord): boolean =>
@@ -28,9 +27,7 @@ const whoAmI = route("GET /whoami", {
   summary: "What this token may do",
   description: "`token_id` is null for the gateway's `ADMIN_TOKEN`, which has all scopes.",
   answers: { 200: { description: "Its rights.", schema: WhoAmI } },
-  async run({ grantee: { tokenId, label, scopes, accounts } }) {
-    return { status: 200, body: { token_id: tokenId ?? null, label, scopes, accounts: accounts ?? null } };
-  },
+  run: async ({ grantee }) => ({ status: 200, body: grantee }),
 });
 
 export const creationOfToken = operation("POST /tokens", {
@@ -52,7 +49,7 @@ export const creationOfToken = operation("POST /tokens", {
     };
     return createToken(nodes, options, actor, makerOf(grantee, bounds().tokensPerToken));
   },
-  answer: ({ record, token }) => ({ status: 201, body: tokenShown(record, token) }),
+  answer: ({ record, token }) => ({ status: 201, body: { ...record, token } }),
 });
 
 function makerOf({ tokenId, root, ...rights }: Grantee, familyMost = 0): Maker | undefined {
@@ -76,11 +73,7 @@ export const listOfTokens = operation("GET /tokens", {
       : onlyToken(nodes, tokenId, cursor));
     return { tokens: tokens.filter((token) => isSeenBy(grantee, token)), next };
   },
-  answer: ({ tokens, next }) =>
-    page(
-      tokens.map((token) => tokenShown(token)),
-      next,
-    ),
+  answer: ({ tokens, next }) => page(tokens, next),
 });
 
 async function onlyToken(nodes: RedisNodes, tokenId: string, cursor: string | undefined) {
@@ -103,7 +96,7 @@ export const revocationOfToken = operation("POST /tokens/{token}/revoke", {
     if (!isSeenBy(grantee, token)) throw noToken(token.tokenId);
     return revokeToken(nodes, token.tokenId, actor);
   },
-  answer: (token) => ({ status: 200, body: tokenShown(token) }),
+  answer: (token) => ({ status: 200, body: token }),
 });
 
 export const tokenRoutes = [whoAmI, creationOfToken, listOfTokens, revocationOfToken];

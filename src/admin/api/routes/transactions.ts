@@ -10,7 +10,7 @@ import * as t from "../field-schemas.ts";
 import { Transaction, TransactionKind, TransactionOfAll } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";
 import { operation, page } from "../route.ts";
-import { reachShown, transactionShown } from "../shown.ts";
+import { transactionShown } from "../shown.ts";
 
 const kinds = {
   type: t.optional(t.oneOf(["consume", "recharge"], "As customers see it.")),
@@ -56,7 +56,7 @@ const transactionsOfAccount = operation("GET /accounts/{account}/transactions", 
         return { ...transactionShown(entry), ...(credits && { reversed: credits }) };
       }),
       next,
-      reachShown(reachesBackToMs),
+      { reachesBackToMs },
     ),
 });
 
@@ -76,9 +76,9 @@ export const transactionsOfAll = operation("GET /transactions", {
   },
   answer: ({ entries, next, reachesBackToMs, source }) =>
     page(
-      entries.map((entry) => ({ account_id: entry.accountId, ...transactionShown(entry) })),
+      entries.map((entry) => transactionShown(entry)),
       next,
-      { source, ...reachShown(reachesBackToMs) },
+      { source, reachesBackToMs },
     ),
 });
 

@@ -8,7 +8,6 @@ import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";
 import { operation, page } from "../route.ts";
 import { AllUsage, TopAccounts, Usage } from "../schemas.ts";
-import { isoTimeOrNull } from "../shown.ts";
 
 const GROUPS = ["day", "endpoint", "key"] as const;
 const ALL_GROUPS = ["day", "month", "account", "endpoint", "key"] as const;
@@ -57,15 +56,11 @@ export const topOfAccounts = operation("GET /top-accounts", {
     const { by = "spend", limit = t.LIMIT_DEFAULT, ...days } = query;
     return topAccounts(nodes, { by, limit, ...days }, await archive?.open(nodes));
   },
-  answer: ({ accounts, source, sinceMs, complete, unread }, { query }) =>
+  answer: ({ accounts, ...found }, { query }) =>
     page(
-      accounts.map(({ accountId, label, amount }) => ({
-        account_id: accountId,
-        label,
-        [query.by === "refusals" ? "refusals" : "credits"]: amount,
-      })),
+      accounts.map((one) => ({ ...one, [query.by === "refusals" ? "refusals" : "credits"]: one.amount })),
       undefined,
-      { source, since: isoTimeOrNull(sinceMs), complete, unread },
+      found,
     ),
 });
 
@@ -105,12 +100,7 @@ export const usageRoutes = [
       );
       return { ...usage, next: next && cursorOf(list, next) };
     },
-    answer: ({ rows, next, source, sinceMs, endedSinceMs }) =>
-      page(rows, next, {
-        source,
-        since: isoTimeOrNull(sinceMs),
-        ended_since: isoTimeOrNull(endedSinceMs),
-      }),
+    answer: ({ rows, next, ...found }) => page(rows, next, found),
   }),
   operation("GET /usage", {
     scope: "usage:read",
@@ -132,13 +122,7 @@ export const usageRoutes = [
       const selection = { from, to, by: groupsOf(groupBy, ALL_GROUPS), cursor, limit };
       return allUsage(nodes, selection, await archive?.open(nodes));
     },
-    answer: ({ rows, next, source, sinceMs, endedSinceMs, unread }) =>
-      page(rows, next, {
-        source,
-        since: isoTimeOrNull(sinceMs),
-        ended_since: isoTimeOrNull(endedSinceMs),
-        unread,
-      }),
+    answer: ({ rows, next, ...found }) => page(rows, next, found),
   }),
   topOfAccounts,
 ];

@@ -1,16 +1,15 @@
 import { Type } from "typebox";
-import { worstOf } from "../../../checks/check.ts";
+import { runbookOf, worstOf } from "../../../checks/check.ts";
 import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
 import type { UsageNumbers } from "../../../ledger/usage-rollups.ts";
-import { type GatewayReport, readReports } from "../../../operations/store/gateway-reports.ts";
+import { readReports } from "../../../operations/store/gateway-reports.ts";
 import type { LedgerReport } from "../../../operations/store/survey.ts";
 import { storeNowMs } from "../../../redis/server-clock.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { route } from "../route.ts";
 import { type Services, shared } from "../services.ts";
-import { checkShown, isoTime } from "../shown.ts";
 import { Configuration, Health, Live, Overview } from "../view-schemas.ts";
 
 /** Several operators who look at the overview cost one read. */
@@ -44,25 +43,24 @@ const health = route("GET /health", {
     const { checkedAtMs, checks } = await health();
     const body = {
       status: worstOf(checks),
-      checked_at: isoTime(checkedAtMs),
-      checks: checks.map(checkShown),
+      checkedAtMs,
+      checks: checks.map((check) => ({ ...check, runbook: runbookOf(check.name) })),
     };
     return { status: 200, body };
   },
 });
 
 function healthShown(found: ReturnType<Services["live"]["health"]>, hasArchive: boolean) {
-  const { redis, upstream, lastAnswerMs, archive, ledger, journal } = found;
+  const { upstream, lastAnswerMs, archive, ledger } = found;
   const { checkedAtMs, ...checked } = ledger;
   return {
-    redis,
+    ...found,
     upstream: {
-      ...(upstream ?? { window_seconds: 0, answered: 0, limited: 0, failed: 0, failure: null }),
-      last_answer_at: lastAnswerMs === null ? null : isoTime(lastAnswerMs),
+      ...(upstream ?? { window_seconds: 0, answered: 0, limited: 0, failed: 0 }),
+      lastAnswerAtMs: lastAnswerMs,
     },
     archive: hasArchive ? archive : null,
-    ledger: { checked_at: checkedAtMs > 0 ? isoTime(checkedAtMs) : null, ...checked },
-    journal,
+    ledger: { ...checked, checkedAtMs: checkedAtMs || undefined },
   };
 }
 
@@ -97,43 +95,18 @@ const overview = route("GET /overview", {
       },
       ledger: ledgerShown(ledger),
       settlements_waiting: gateways.reduce((sum, { settlementsWaiting }) => sum + settlementsWaiting, 0),
-      gateways: gateways.map(reportShown),
+      gateways: gateways.map((report) => ({ ...report, ready: report.notReady === undefined })),
     };
     return { status: 200, body };
   },
 });
 
-const moneyShown = (numbers: UsageNumbers) => ({
-  charged: numbers.charged,
-  refunded: numbers.refunded,
-  purchased: numbers.purchased,
-  trials: numbers.trials,
-  goodwill: numbers.goodwill,
-  reversed: numbers.reversed,
-  adjusted: numbers.adjusted,
-  uncollected: numbers.uncollected_credits,
-});
+const moneyShown = (numbers: UsageNumbers) => ({ ...numbers, uncollected: numbers.uncollected_credits });
 
-const ledgerShown = (report: LedgerReport | undefined) => ({
-  right: report ? report.violations === 0 && (report.archiveViolations ?? 0) === 0 : null,
-  checked_at: report ? isoTime(report.atMs) : null,
-  violations: report ? report.violations + (report.archiveViolations ?? 0) : null,
-});
-
-const reportShown = (report: GatewayReport) => ({
-  gateway_id: report.gatewayId,
-  host: report.host,
-  pid: report.pid,
-  started_at: isoTime(report.startedAtMs),
-  seen_at: isoTime(report.seenAtMs),
-  config_hash: report.configHash,
-  ready: report.notReady === undefined,
-  requests_per_second: report.requestsPerSecond,
-  refused_per_second: report.refusedPerSecond,
-  failed_per_second: report.failedPerSecond,
-  in_flight: report.inFlight,
-  settlements_waiting: report.settlementsWaiting,
-});
+function ledgerShown(report: LedgerReport | undefined) {
+  const violations = report && report.violations + (report.archiveViolations ?? 0);
+  return { violations, right: report && violations === 0, checkedAtMs: report?.atMs };
+}
 
 const configuration = route("GET /configuration", {
   tag: "Configuration",
@@ -150,24 +123,16 @@ const configuration = route("GET /configuration", {
     const body = {
       config: { ...described.settings, prices: described.prices },
       config_hash: described.hash,
-      in_force_since: described.in_force_since,
-      from_environment: described.from_environment,
+      ...described,
       file: {
         path: described.file,
-        differs: differs.map(({ setting, from, to, needsRestart }) => ({
-          path: setting,
-          in_force: from ?? null,
-          in_file: to ?? null,
-          needs_restart: needsRestart,
+        differs: differs.map(({ setting: path, from, to, needsRestart }) => ({
+          ...{ path, in_force: from, in_file: to, needsRestart },
         })),
         awaiting_signal: described.awaiting_signal,
         problem: problems.length === 0 ? null : problems.map(printed).join("; "),
       },
-      gateways: gateways.map(({ gatewayId, host, configHash }) => ({
-        gateway_id: gatewayId,
-        host,
-        config_hash: configHash,
-      })),
+      gateways,
     };
     return { status: 200, body };
   },

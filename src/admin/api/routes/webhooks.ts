@@ -220,7 +220,7 @@ export const resealingOfSecrets = operation("POST /webhooks/reseal", {
     status: 200,
     body: {
       ...counts,
-      failed: failed.map(({ endpointId, accountId }) => ({ id: endpointId, account_id: accountId })),
+      failed: failed.map(({ endpointId: id, accountId }) => ({ id, accountId })),
     },
   }),
 });
