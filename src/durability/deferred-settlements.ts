@@ -1,6 +1,7 @@
 import { claimName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Binding } from "../scripts/bind.ts";
 import type { Voided } from "../scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -115,8 +116,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       await kept;
     },
     async close(): Promise<void> {
-      clearInterval(retrying);
-      confirming?.close();
+      await Promise.all([retrying.stop(), confirming?.close()]);
       await losses.close();
       await journal.close();
     },
@@ -171,18 +171,16 @@ function retryWaitingForClaim(
   connection: Connection,
   outbox: ReturnType<typeof createOutbox>,
   targetOf: (primary: Primary) => FlushTarget,
-): NodeJS.Timeout {
-  let isSending = false;
-
+) {
   async function send(): Promise<void> {
-    if (isSending || !outbox.hasWaitingForClaim()) return;
-    isSending = true;
+    if (!outbox.hasWaitingForClaim()) return;
     for (const primary of connection.primaries())
       if (!primary.breaker.isOpen)
         await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
-    isSending = false;
   }
-  return setInterval(() => void send(), RETRY_EVERY_MS).unref();
+  const retrying = repeated(send, { pauseMs: () => RETRY_EVERY_MS });
+  retrying.start();
+  return retrying;
 }
 
 /** True if the partition's primary can take it, and the claim's is not another unavailable one. A repeated charge has its claim. */
