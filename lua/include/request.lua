@@ -7,7 +7,7 @@ local function request_text(state, account_id, key_id, endpoint, price, retentio
   return state .. " " .. account_id .. " " .. key_id .. " " .. endpoint .. " " .. price .. " " .. retention_ms .. " " .. rest
 end
 
--- What begins all names of the partition of a key's record of this name.
+-- The beginning of all names of a partition, by the name of a key's record.
 local function prefix_of(key_name, key_id)
   return string.sub(key_name, 1, -5 - #key_id)
 end
@@ -21,7 +21,7 @@ local function decoded(value)
   return (string.gsub(value, "%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
--- What follows the retention, if this record is held and has this subject between; else nil. Comparing texts costs Redis a tenth of
+-- The rest of a record behind its subject if it is held and has this subject, else nil. Comparing texts costs Redis a tenth of
 -- what a pattern does.
 local function read_held(text, subject)
   local is_held = text and string.sub(text, 1, 4) == "held" and string.find(text, subject, 5, true) == 5
