@@ -62,8 +62,8 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
       await complete(primary);
     },
     async close(): Promise<void> {
-      stopReading();
-      close();
+      await stopReading();
+      await close();
       await detector.close();
     },
   };
@@ -102,12 +102,16 @@ function createCompletion(
       if (confirmation?.runId() !== runId) throw new Error("the connection closed meanwhile");
       if (storeId === undefined || !barrier) await outbox.flush(targetOf(primary));
     },
-    close: (): void => barrier?.close(),
+    close: async (): Promise<void> => barrier?.close(),
   };
 }
 
 /** Reads new ledger entries, and looks whether a primary must be left. @returns ends it */
-function readRegularly(connection: Connection, { readNewEntries }: LossDetector, terms: Terms): () => void {
+function readRegularly(
+  connection: Connection,
+  { readNewEntries }: LossDetector,
+  terms: Terms,
+): () => Promise<void> {
   async function read(primary: Primary): Promise<void> {
     const { id, partitions = 0 } = connection.known.facts ?? {};
     if (id === undefined) return;

@@ -155,9 +155,10 @@ async function addRollups(
     if (count === 0) continue;
     const isEnough = limit !== undefined && (rows.hasEnough() || looked + count > RECORDS_MAX);
     if (isByMonth && looked > 0 && isEnough) return { end, looked };
-    await readUsage(redis, { partition, accountId, month }, ({ day, endpoint, keyId: key, numbers }) => {
+    await readUsage(redis, { partition, accountId, month }, (record) => {
+      const { day, endpoint, keyId: key } = record;
       if (day < from || day > to || (keyId !== undefined && key !== keyId)) return;
-      rows.add({ day, account_id: accountId, endpoint, key_id: key }, () => usageCounts(numbers()));
+      rows.add({ day, account_id: accountId, endpoint, key_id: key }, () => usageCounts(record.numbers()));
     });
     looked += count;
     end = endOfMonth(month);

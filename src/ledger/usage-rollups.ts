@@ -20,13 +20,35 @@ export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
 const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
 export const NO_USAGE: UsageNumbers = numbersOf(NAMES);
 
-/** Endpoint and key are empty for entries without a request; key `*`: further keys together. */
-interface UsageRecord {
-  day: string;
-  endpoint: string;
-  keyId: string;
-  /** Read at each call. */
-  numbers(): UsageNumbers;
+/** Read from its texts when asked for: of most records not all is needed. */
+class UsageRecord {
+  readonly #month: string;
+  #field = "";
+  #text = "";
+  readonly #numbers = { ...NO_USAGE };
+
+  constructor(month: string) {
+    this.#month = month;
+  }
+  is(field: string, text: string): this {
+    this.#field = field;
+    this.#text = text;
+    return this;
+  }
+  get day(): string {
+    return `${this.#month}-${this.#field.slice(0, this.#field.indexOf(" "))}`;
+  }
+  /** Empty for entries without a request. */
+  get endpoint(): string {
+    return wordOf(this.#field.slice(this.#field.indexOf(" ") + 1, this.#field.lastIndexOf(" ")));
+  }
+  /** Empty for entries without a request; `*`: further keys together. */
+  get keyId(): string {
+    return wordOf(this.#field.slice(this.#field.lastIndexOf(" ") + 1));
+  }
+  numbers(): UsageNumbers {
+    return readNumbers(this.#text, this.#numbers);
+  }
 }
 
 /** How many records an account has of these months. */
@@ -56,20 +78,13 @@ export async function readUsage(
   } while (cursor !== "0");
   // HSCAN may return a field twice during a rehash. Fields are never removed, so `count` of them or fewer are each another one.
   const seen = found > count ? new Set<string>() : undefined;
-  let text = "";
-  const numbers = { ...NO_USAGE };
-  const record: UsageRecord = { day: "", endpoint: "", keyId: "", numbers: () => readNumbers(text, numbers) };
+  const record = new UsageRecord(month);
   for (const flat of pages) {
     for (let at = 0; at < flat.length; at += 2) {
       const field = flat[at]!;
       if (seen?.has(field)) continue;
       seen?.add(field);
-      const [behindDay, behindEndpoint] = [field.indexOf(" "), field.lastIndexOf(" ")];
-      record.day = `${month}-${field.slice(0, behindDay)}`;
-      record.endpoint = wordOf(field.slice(behindDay + 1, behindEndpoint));
-      record.keyId = wordOf(field.slice(behindEndpoint + 1));
-      text = flat[at + 1]!;
-      add(record);
+      add(record.is(field, flat[at + 1]!));
     }
     await nextTick();
   }
@@ -81,9 +96,10 @@ export async function usageByDay(
   place: { partition: number; accountId: string; month: string },
 ): Promise<Map<string, UsageNumbers>> {
   const days = new Map<string, UsageNumbers>();
-  await readUsage(redis, place, ({ day, numbers }) => {
+  await readUsage(redis, place, (record) => {
+    const { day } = record;
     const sums = days.get(day) ?? { ...NO_USAGE };
-    const more = numbers();
+    const more = record.numbers();
     for (const name of NAMES) sums[name] += more[name];
     days.set(day, sums);
   });

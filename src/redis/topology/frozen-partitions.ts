@@ -3,6 +3,7 @@ import { GatewayError } from "../../domain/errors.ts";
 import { META, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import { repeated } from "../repeated-work.ts";
 import { hasMoved, isMoving } from "../script-errors.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
@@ -31,11 +32,11 @@ export class FrozenPartitions {
   #listed: ReadonlySet<number> = new Set();
   /** With the time at which Redis refused them, monotonic ms. */
   readonly #refused = new Map<number, number>();
-  readonly #looking: NodeJS.Timeout;
+  readonly #looking = repeated(() => this.#lookRegularly(), { pauseMs: () => LOOK_EVERY_MS });
 
   constructor(options: FrozenOptions) {
     this.#options = options;
-    this.#looking = setInterval(() => void this.#lookRegularly(), LOOK_EVERY_MS).unref();
+    this.#looking.start();
   }
 
   readonly has = (partition: number): boolean => this.#listed.has(partition) || this.#refused.has(partition);
@@ -63,7 +64,7 @@ export class FrozenPartitions {
   }
 
   stop(): void {
-    clearInterval(this.#looking);
+    void this.#looking.stop();
   }
 
   async #lookRegularly(): Promise<void> {
