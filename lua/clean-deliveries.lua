@@ -21,7 +21,10 @@ local endpoint, deliveries = name_in(tag, "webhook", endpoint_id), name_in(tag, 
 local status = call("HGET", endpoint, "status")
 local before = status == "deleted" and "+inf" or int(now - tonumber(keep_ms))
 local ids = call("ZRANGEBYSCORE", deliveries, "-inf", before, "LIMIT", 0, most)
-for _, event_id in ipairs(ids) do remove_delivery(tag, endpoint_id, event_id) end
+for _, event_id in ipairs(ids) do
+  -- It was too old before its schedule ended: its endpoint was disabled, or asked for long waits.
+  if remove_delivery(tag, endpoint_id, event_id) and status ~= "deleted" then drop_delivery(tag, endpoint_id, now) end
+end
 local oldest = first_score(deliveries)
 if oldest then
   local is_more = #ids == most

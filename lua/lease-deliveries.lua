@@ -9,7 +9,7 @@
 -- are how many are leased, `per_endpoint` how many of one endpoint may be under way; 1 if nothing is known of it. `keys` are the beginnings of secrets that the
 -- caller can open: what it cannot sign stays for others.
 -- RETURNS now, how many endpoints were left since the caller cannot open their secret, then for each delivery {endpoint id or queue,
---   event id, lane, lease, tries, url, event, sealed secret, sealed secret before it}; empty where there is none
+--   event id, lane, lease, tries, due, url, event, sealed secret, sealed secret before it}; empty where there is none
 --@keys first retry
 --@args now first_max retry_max per_endpoint lease_ms keys
 --@include deliveries numbers
@@ -61,7 +61,7 @@ local function lease_one(queue_id, endpoint, event_id, queue, lane)
   call("ZADD", queue, lease_end, event_id)
   call("ZADD", name_in(tag, "sending", queue_id), lease_end, event_id)
   local _, address = split_address(stored[3])
-  answer[#answer + 1] = { queue_id, event_id, lane, int(one.leases), int(one.tries), endpoint.url or address or "", stored[2],
+  answer[#answer + 1] = { queue_id, event_id, lane, int(one.leases), int(one.tries), one.at, endpoint.url or address or "", stored[2],
     endpoint.secret, endpoint.previous_secret }
   return true
 end

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- SETTLE-DELIVERY: what came of a try. A result without the number of the latest lease is ignored: another gateway has taken the
--- delivery over. An endpoint that answers 410, or has only failed for days, is disabled; the audit says so.
+-- delivery over. So is one of a delivery that is due anew since: it is a result that came twice, or an operator wished it once more. An endpoint that answers 410, or has only failed for days, is disabled; the audit says so.
 --
 -- BOUND  300  one delivery
 -- `queue_id` is the endpoint's id, or the queue of an address that a request names; `endpoint` is its record. `lease` is its number. `result` is delivered, failed or gone. `retry_ms`: when the next try comes, from now; empty after the last one.
 -- `status` is that of HTTP (0: none), `response` the text of the answer or of what went wrong, `took_ms` how long it took; beyond `slow_ms` the
--- endpoint is slow. One that has failed `failures_min` times, and for `disable_ms`, is disabled.
+-- endpoint is slow. `due_at` is when the delivery was due as it was leased (ms), `url` where it was sent. One that has failed `failures_min` times, and for `disable_ms`, is disabled.
 -- RETURNS outcome, now, whether more of the endpoint is due (1 or 0)
 --   delivered  it succeeded
 --   again      it succeeded, or failed for the last time, and is sent once more, as an operator wished meanwhile
@@ -14,15 +14,18 @@
 --   disabled   it failed, and the endpoint is disabled from now on
 --   fenced     another lease has it, or it has ended; nothing happens
 --@keys endpoint event
---@args now queue_id event_id per_endpoint lease result retry_ms status response took_ms slow_ms failures_min disable_ms
+--@args now queue_id event_id per_endpoint lease result retry_ms status response took_ms slow_ms failures_min disable_ms due_at url
 --@include deliveries endpoints numbers
 --@unless_frozen endpoint
 local tag = string.match(endpoint, "^tg:{p%d+}")
 local endpoint_id = owner_of(queue_id)
 local one = read_delivery(event, endpoint_id)
-if not one or one.state ~= "waiting" or int(one.leases) ~= lease then return { "fenced", int(now), "0" } end
+if not one or one.state ~= "waiting" or int(one.leases) ~= lease or one.at ~= due_at then return { "fenced", int(now), "0" } end
 
-local record = call("HMGET", endpoint, "account_id", "status", "is_slow", "failing_since", "failures")
+local record = call("HMGET", endpoint, "account_id", "status", "is_slow", "failing_since", "failures", "url")
+-- The answer of an earlier address says nothing of the present one.
+local is_moved = record[6] and record[6] ~= url
+if is_moved and result == "gone" then result = "failed" end
 local sending = name_in(tag, "sending", queue_id)
 call("ZREM", sending, event_id)
 one.tried_at, one.took_ms, one.status, one.answer = int(now), took_ms, status, response
@@ -55,7 +58,7 @@ local is_enabled = record[2] == "enabled" or not record[1]
 if result == "delivered" then
   if record[4] then call("HDEL", endpoint, "failing_since", "failures") end
   if record[1] then call("HSET", endpoint, "delivered_at", int(now)) end
-elseif record[1] then
+elseif record[1] and not is_moved then
   local failing_since = record[4] or int(now)
   local failures = tonumber(record[5] or 0) + 1
   call("HSET", endpoint, "failing_since", failing_since, "failures", int(failures))

@@ -78,8 +78,11 @@ if not before then return { "unchanged", now, call("HGETALL", endpoint) } end
 if action == "webhook.rotate_secret" then
   after.previous_secret, after.previous_until = record[5], int(now + tonumber(overlap_ms))
 end
+if after.status == "enabled" or after.url then
+  after.failing_since, after.failures, after.is_slow = cjson.null, cjson.null, cjson.null
+end
 if after.status == "enabled" then
-  after.disabled_reason, after.failing_since, after.failures, after.is_slow = cjson.null, cjson.null, cjson.null, cjson.null
+  after.disabled_reason = cjson.null
 elseif after.status == "disabled" then
   after.disabled_reason = "operator"
 end

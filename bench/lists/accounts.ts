@@ -4,7 +4,7 @@ import { ACCOUNT_SORTS, isDescending } from "../../src/operations/accounts/accou
 import { cursorOf } from "../../src/records/cursors.ts";
 import { metadataDigest } from "../../src/records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
-import { lowerCase } from "../../src/records/words.ts";
+import { lowerCase, placesOfAccount } from "../../src/records/words.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { LIMIT, type ListPage, PARTITIONS } from "./measure.ts";
 
@@ -14,15 +14,19 @@ const CHUNK = 2000;
 const WEEK_DAYS = 7;
 const DAY_MS = 86_400_000;
 
-/** KEYS: prefix of records, accounts, labels, inactive, by balance, metadata, spent in a week, days left, spent on seven days. */
+/** KEYS: prefix of records, accounts, labels, inactive, by balance, metadata, spent in a week, days left, words, spent on seven days. */
 const BUILD = `
-for at = 1, #ARGV, 5 do
-  local id, label, status, balance, digest = ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]
+for at = 1, #ARGV, 6 do
+  local id, label, status, balance, digest, words = unpack(ARGV, at, at + 5)
   redis.call("HSET", KEYS[1] .. id, "money", balance .. " 0 10 1 - +",
-    "created_at", "1790000000000", "revision", "0", "label", label, "status", status)
+    "created_at", "1790000000000", "revision", "0", "label", label)
   redis.call("ZADD", KEYS[2], 0, id)
   redis.call("ZADD", KEYS[3], 0, string.lower(label) .. " " .. id)
-  if status ~= "active" then redis.call("ZADD", KEYS[4], 0, status .. " " .. id) end
+  if status ~= "active" then
+    redis.call("HSET", KEYS[1] .. id, "status", status)
+    redis.call("ZADD", KEYS[4], 0, status .. " " .. id)
+  end
+  for word in string.gmatch(words, "[^\\n]+") do redis.call("ZADD", KEYS[9], 0, word) end
   redis.call("ZADD", KEYS[5], balance, id)
   if digest ~= "" then
     redis.call("HSET", KEYS[1] .. id, "metadata", '{"plan":"pro"}')
@@ -31,7 +35,7 @@ for at = 1, #ARGV, 5 do
   local spent = tonumber(balance) % 1000 + 1
   redis.call("ZADD", KEYS[7], 7 * spent, id)
   redis.call("ZADD", KEYS[8], math.floor(balance * 1000 / spent), id)
-  for day = 9, 15 do redis.call("ZADD", KEYS[day], spent, id) end
+  for day = 10, 16 do redis.call("ZADD", KEYS[day], spent, id) end
 end`;
 
 export async function buildAccounts(redis: Redis, count: number): Promise<void> {
@@ -41,10 +45,10 @@ export async function buildAccounts(redis: Redis, count: number): Promise<void> 
   const pro = metadataDigest("plan", "pro");
   const chunks = new Map<number, string[]>();
   const write = async (partition: number, args: string[]): Promise<void> => {
-    const { accounts, labels, inactive, byBalance, metadata, spentWeek, daysLeft } =
+    const { accounts, labels, inactive, byBalance, metadata, spentWeek, daysLeft, words } =
       partitionNames(partition);
     const prefix = accountNames(partition, "").account;
-    const lists = [accounts, labels, inactive, byBalance, metadata, spentWeek, daysLeft];
+    const lists = [accounts, labels, inactive, byBalance, metadata, spentWeek, daysLeft, words];
     const keys = [prefix, ...lists, ...days.map((day) => spentName(partition, day))];
     await redis.eval(BUILD, keys.length, ...keys, ...args);
   };
@@ -54,7 +58,10 @@ export async function buildAccounts(redis: Redis, count: number): Promise<void> 
     const args = chunks.get(partition) ?? [];
     chunks.set(partition, args);
     const status = at % 1000 === 0 ? "closed" : at % 100 === 0 ? "suspended" : "active";
-    args.push(id, `Customer ${at % 5000}`, status, String((at * 7919) % 20_000), at % 10 === 0 ? pro : "");
+    const label = `Customer ${at % 5000}`;
+    const isPro = at % 10 === 0;
+    const words = placesOfAccount(id, label, isPro ? { plan: "pro" } : {}).join("\n");
+    args.push(id, label, status, String((at * 7919) % 20_000), isPro ? pro : "", words);
     if (args.length >= CHUNK) await write(partition, args.splice(0));
   }
   for (const [partition, args] of chunks) if (args.length > 0) await write(partition, args);

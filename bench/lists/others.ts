@@ -47,10 +47,9 @@ local last = string.match(redis.call("HGET", name, "money"), "^%S+ %S+ %S+ %S+ (
 if last == "-" then last = "" end
 for n = tonumber(ARGV[5]), tonumber(ARGV[6]) do
   local at = string.format("%d", ARGV[7] + n * 1000)
-  local id = "request-" .. n
-  redis.call("XADD", tag .. ":ledger", at .. "-0", "account_id", account, "type", "consume", "amount", "-1", "balance_after",
-    tostring(200000 - n), "endpoint", endpoint, "reason", "", "task_id", "task-" .. n, "at", at, "previous", last,
-    "request_id", id, "key_id", key)
+  local id = string.format("request-%d", n)
+  redis.call("XADD", tag .. ":ledger", at .. "-0", "entry", table.concat({ "consume", account, key, endpoint, "-1", at,
+    string.format("%d", 200000 - n), last, id, "task-" .. n }, " "))
   last = at .. "-0"
   local state = n % 4 == 0 and "bound " or "finished "
   redis.call("SET", tag .. ":request:" .. id, state .. account .. " " .. key .. " " .. endpoint .. " 1 600000 " .. at .. " " .. at
@@ -107,13 +106,6 @@ export async function buildOthers(redis: Redis) {
     for (let at = 0; at < SOLD / 3; at++)
       for (const what of ["grants", "credits", "paid"])
         pipe.hset(soldName(part, month), `${what} purchase USD package-${at}`, String(at));
-    pipe.hset(partitionNames(part).rolled, {
-      entry: "0-0",
-      entries: "0",
-      skipped: "0",
-      since: "0",
-      ended_since: "0",
-    });
     pipe.eval(AUDIT, 1, partitionNames(part).audit, RECORDS, startMs, ACCOUNT);
   }
   const { log } = refusalLogNames(partition, keyIds[0]!);

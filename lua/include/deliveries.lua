@@ -139,27 +139,36 @@ local function queue_of_address(tag, account_id, url, now)
   return id
 end
 
--- Takes a delivery out of the queue, if it is in it.
+-- Counts a delivery that is never made, and says so at its endpoint.
+local function drop_delivery(tag, endpoint_id, now)
+  local endpoint = name_in(tag, "webhook", endpoint_id)
+  call("HINCRBY", endpoint, "dropped", 1)
+  call("HSET", endpoint, "dropped_at", int(now))
+  call("HINCRBY", tag .. ":webhook-totals", " dropped", 1)
+end
+
+-- Takes a delivery out of the queue, if it is in it. Returns whether it was.
 local function unqueue_delivery(tag, queue_id, event_id)
   local is_removed = call("ZREM", name_in(tag, "first-tries", queue_id), event_id) == 1
     or call("ZREM", name_in(tag, "retries", queue_id), event_id) == 1
   if is_removed then call("HINCRBY", tag .. ":webhook-totals", " waiting", "-1") end
+  return is_removed
 end
 
--- Forgets a delivery, and its event once no other endpoint has it.
+-- Forgets a delivery, and its event once no other endpoint has it. Returns whether it still waited.
 local function remove_delivery(tag, endpoint_id, event_id)
   local event = name_in(tag, "event", event_id)
   local stored = call("HMGET", event, "event", "url")
   local queue_id = endpoint_id
   if string.sub(endpoint_id, 1, 9) == "callback@" then queue_id = split_address(stored[2]) or endpoint_id end
-  unqueue_delivery(tag, queue_id, event_id)
+  local has_waited = unqueue_delivery(tag, queue_id, event_id)
   call("ZREM", name_in(tag, "sending", queue_id), event_id)
   for _, list in ipairs({ "deliveries", "finished-deliveries" }) do call("ZREM", name_in(tag, list, endpoint_id), event_id) end
-  if call("HDEL", event, endpoint_id) == 0 then return end
-  if call("HLEN", event) > (stored[2] and 2 or 1) then return end
+  if call("HDEL", event, endpoint_id) == 0 or call("HLEN", event) > (stored[2] and 2 or 1) then return has_waited end
   local account_id = string.match(stored[1], "^%S+ %S+ (%S+)")
   count_bytes(tag .. ":webhook-totals", account_id, -(#stored[1] + EVENT_BYTES))
   call("DEL", event)
+  return has_waited
 end
 
 -- Notes that a delivery has ended, and forgets those that ended first.

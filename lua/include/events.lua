@@ -1,7 +1,7 @@
 --@include deliveries numbers
 --@seldom add_event
 -- Events that customers are told of. The script that makes one come true calls `add_event`, so that no crash comes between the two.
--- An account without endpoints has no field `webhooks`.
+-- An account without endpoints has no field `webhooks`. For one with ten, in a full store, a script takes up to 550 steps beside its BOUND.
 
 -- Longer data is left out of a message.
 local DATA_BYTES_MAX = 20000
@@ -32,13 +32,6 @@ local function is_crowded(tag, account_id, endpoint_id, bytes)
     remove_delivery(tag, endpoint_id, oldest)
   end
   return true
-end
-
-local function drop_delivery(tag, endpoint_id, now)
-  local endpoint = name_in(tag, "webhook", endpoint_id)
-  call("HINCRBY", endpoint, "dropped", 1)
-  call("HSET", endpoint, "dropped_at", int(now))
-  call("HINCRBY", tag .. ":webhook-totals", " dropped", 1)
 end
 
 -- Tells the endpoints of an account that want it of an event; again with the same id, nothing happens. `account` is any name

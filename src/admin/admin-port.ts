@@ -30,7 +30,7 @@ type AdminPortOptions = Parameters<typeof createAdminPort>[0];
 export function createAdminPort(options: {
   /** For what needs a restart. */
   config: Config;
-  live: Pick<LiveConfig, "config" | "describe" | "describeFiles" | "hidden">;
+  live: Pick<LiveConfig, "config" | "describe" | "describeFiles" | "hash" | "hidden">;
   connection: Connection;
   tierCounts(): TierCounts | null;
   metricsPage(): Promise<string>;
@@ -61,7 +61,7 @@ export function createAdminPort(options: {
   const reporter = createGatewayReporter({
     connection,
     figures: figures.latest,
-    configHash: () => live.describe().hash,
+    configHash: () => live.hash,
     notReady,
     log,
   });

@@ -1,5 +1,6 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import {
   countExchanges,
   dependenciesOf,
@@ -59,7 +60,6 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
   const samples: Sample[] = [];
   let taken = 0;
   let slots: number | null = null;
-  let timer: NodeJS.Timeout | undefined;
   let dependencies = dependenciesOf([]);
   let lastAnswerMs: number | null = null;
 
@@ -86,14 +86,15 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     if (samples.length > KEPT + 1) samples.shift();
   }
 
+  // A failed sample is a gap in the plot, no more.
+  const sampling = repeated(sample, { pauseMs: () => SAMPLE_EVERY_MS });
   return {
     sample,
     start(): void {
       void sample().catch(() => undefined);
-      // A failed sample is a gap in the plot, no more.
-      timer = setInterval(() => void sample().catch(() => undefined), SAMPLE_EVERY_MS).unref();
+      sampling.start();
     },
-    stop: (): void => clearInterval(timer),
+    stop: (): void => void sampling.stop(),
     latest() {
       const now = samples.at(-1);
       const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];

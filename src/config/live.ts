@@ -49,6 +49,7 @@ export class LiveConfig {
   #inForce: Loaded;
   #inForceSinceMs = Date.now();
   #attempted: Contents;
+  #hash = "";
   /** With `reload: signal`: changed content that waits for SIGHUP. */
   #awaitingSignal: { contents: Contents; reading?: Reading } | undefined;
   #awaitingRestart: readonly Difference[] = [];
@@ -66,6 +67,11 @@ export class LiveConfig {
 
   /** Settings of the file that a variable replaces, each with the variable's name. */
   readonly hidden = (): ReadonlyMap<string, string> => this.#inForce.hidden;
+
+  /** Of what is in force. */
+  get hash(): string {
+    return this.#hash;
+  }
 
   get file(): string {
     return this.#options.loaded.source.file;
@@ -96,7 +102,7 @@ export class LiveConfig {
   readonly stop = (): void => this.#watching?.stop();
 
   readonly describe = () => ({
-    hash: hashOf(written(this.#inForce)),
+    hash: this.#hash,
     in_force_since: new Date(this.#inForceSinceMs).toISOString(),
     file: this.#inForce.source.file,
     prices_file: listInForce(this.#inForce.config).file,
@@ -204,11 +210,12 @@ export class LiveConfig {
 
   #succeed(): void {
     const { metrics } = this.#options;
+    this.#hash = hashOf(written(this.#inForce));
     metrics.configReloadSuccessful.set(1);
     metrics.configReloadedAt.set(Date.now() / 1000);
     metrics.configAwaitingRestart.set(this.#awaitingRestart.length);
     metrics.configInfo.reset();
-    metrics.configInfo.set({ hash: hashOf(written(this.#inForce)) }, 1);
+    metrics.configInfo.set({ hash: this.#hash }, 1);
     metrics.certificateExpiry.reset();
     for (const { setting, expiryMs } of certificateValidities(this.#inForce.config)) {
       metrics.certificateExpiry.set({ setting }, expiryMs / 1000);

@@ -5,16 +5,22 @@ export type Contents = ReadonlyMap<string, Buffer | undefined>;
 
 /** How soon changed files are read again. */
 const SETTLE_MS = 300;
+/** A file that was changed this recently may change again without another time of change. */
+const RECENT_MS = 3000;
+/** Network file systems may show an old time of change for a while, so a file is read at least this often. */
+const READ_EVERY_MS = 10_000;
 
-/** Polling sees edits in place, renames, links and network file systems. Contents must be equal twice in a row. Decision 0015. */
+/** Polling sees edits in place, renames, links and network file systems. Contents must be equal twice in a row. Decision 0015. @param options.nowMs for tests */
 export function watchFiles(options: {
   everyMs: number;
+  nowMs?: () => number;
   known(): Contents;
   changed(contents: Contents): void;
 }): { stop(): void } {
   let stopped = false;
   let timer: NodeJS.Timeout | undefined;
   let before: Contents | undefined;
+  const readAll = createReader(options.nowMs ?? Date.now);
 
   /** @returns in how many milliseconds to look again */
   async function look(): Promise<number> {
@@ -46,19 +52,31 @@ export function watchFiles(options: {
   };
 }
 
-async function readAll(files: readonly string[]): Promise<Contents> {
-  const read = files.map(async (file) => [file, await bytesOf(file)] as const);
-  return new Map(await Promise.all(read));
-}
+/** Reads a file again only if its status tells of a change, or cannot tell of one. */
+function createReader(nowMs: () => number) {
+  const known = new Map<string, { status: string; readAtMs: number; bytes: Buffer | undefined }>();
 
-/** Regular files only: a pipe might never end. */
-async function bytesOf(file: string): Promise<Buffer | undefined> {
-  try {
-    const stats = await stat(file);
-    return stats.isFile() && stats.size <= FILE_BYTES_MAX ? await readFile(file) : undefined;
-  } catch {
-    return undefined;
+  /** Regular files only: a pipe might never end. */
+  async function bytesOf(file: string): Promise<Buffer | undefined> {
+    const last = known.get(file);
+    known.delete(file);
+    try {
+      const stats = await stat(file, { bigint: true });
+      if (!stats.isFile() || stats.size > FILE_BYTES_MAX) return undefined;
+      const status = [stats.dev, stats.ino, stats.size, stats.mtimeNs, stats.ctimeNs].join();
+      const atMs = nowMs();
+      const isKnown = last !== undefined && last.status === status && atMs - last.readAtMs < READ_EVERY_MS;
+      const next = isKnown ? last : { status, readAtMs: atMs, bytes: await readFile(file) };
+      const changedMs = Math.max(Number(stats.mtimeMs), Number(stats.ctimeMs));
+      if (next.readAtMs - changedMs > RECENT_MS) known.set(file, next);
+      return next.bytes;
+    } catch {
+      return undefined;
+    }
   }
+
+  return async (files: readonly string[]): Promise<Contents> =>
+    new Map(await Promise.all(files.map(async (file) => [file, await bytesOf(file)] as const)));
 }
 
 export function holds(whole: Contents, part: Contents): boolean {

@@ -1,6 +1,7 @@
 import { META, partitionOfName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { FoundStore } from "../redis/store-facts.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { openLastConfirmed, replacedStore } from "./losses/last-confirmed.ts";
@@ -62,7 +63,7 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
       await complete(primary);
     },
     async close(): Promise<void> {
-      clearInterval(reading);
+      await reading.stop();
       close();
       await detector.close();
     },
@@ -107,17 +108,10 @@ function createCompletion(
 }
 
 /** Reads new ledger entries, primary by primary. A failure here is no outage: the next read learns the same. */
-function readRegularly(
-  connection: Connection,
-  { readNewEntries }: LossDetector,
-  terms: Terms,
-): NodeJS.Timeout {
-  let isReading = false;
-
+function readRegularly(connection: Connection, { readNewEntries }: LossDetector, terms: Terms) {
   async function read(): Promise<void> {
     const { id, partitions = 0 } = connection.known.facts ?? {};
-    if (isReading || id === undefined) return;
-    isReading = true;
+    if (id === undefined) return;
     for (const primary of connection.primaries()) {
       if (primary.breaker.isOpen) {
         terms.unused(primary);
@@ -129,9 +123,10 @@ function readRegularly(
       const leaveReason = await terms.leaveReason(primary).catch(() => undefined);
       if (leaveReason !== undefined) primary.breaker.trip(leaveReason);
     }
-    isReading = false;
   }
-  return setInterval(() => void read(), READ_EVERY_MS).unref();
+  const reading = repeated(read, { pauseMs: () => READ_EVERY_MS });
+  reading.start();
+  return reading;
 }
 
 function viewOf(connection: Connection, primary: Primary): PrimaryView {

@@ -130,7 +130,7 @@ async function fromBoth(
   const last = !isInRedis ? query.to : to < before ? to : before;
   if (last === undefined || from <= last) {
     const found = await archive.usage({ accountId, from: query.from, to: last, by });
-    for (const row of found) if (keyId === undefined || row.key_id === keyId) rows.add(row, row);
+    for (const row of found) if (keyId === undefined || row.key_id === keyId) rows.add(row, () => row);
   }
   if (isInRedis && to >= first)
     await addRollups(rows, place, { ...query, from: from > first ? from : first, limit: undefined });
@@ -155,10 +155,10 @@ async function addRollups(
     if (count === 0) continue;
     const isEnough = limit !== undefined && (rows.hasEnough() || looked + count > RECORDS_MAX);
     if (isByMonth && looked > 0 && isEnough) return { end, looked };
-    await readUsage(redis, { partition, accountId, month }, ({ day, endpoint, keyId: key, numbers }) => {
+    await readUsage(redis, { partition, accountId, month }, (record) => {
+      const { day, endpoint, keyId: key } = record;
       if (day < from || day > to || (keyId !== undefined && key !== keyId)) return;
-      const used = usageCounts(numbers);
-      if (used) rows.add({ day, account_id: accountId, endpoint, key_id: key }, used);
+      rows.add({ day, account_id: accountId, endpoint, key_id: key }, () => usageCounts(record.numbers()));
     });
     looked += count;
     end = endOfMonth(month);

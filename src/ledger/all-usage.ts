@@ -67,7 +67,7 @@ export async function allUsage(
     if ((from !== undefined && day < from) || (to !== undefined && day > to)) continue;
     if ((endpoint !== "") !== isByEndpoint) continue;
     const used = usageCounts(numbers);
-    if (used) rows.add({ day, endpoint }, used);
+    rows.add({ day, endpoint }, () => used);
   }
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
   return {

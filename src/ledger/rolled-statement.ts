@@ -17,7 +17,7 @@ import { type History, history } from "../scripts/history.ts";
 import { monthsOf } from "./account-usage.ts";
 import { type CreditColumn, createStatement, type Statement } from "./statement-sums.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
-import { countUsage, readUsage, type UsageNumbers } from "./usage-rollups.ts";
+import { countUsage, type UsageNumbers, usageByDay } from "./usage-rollups.ts";
 
 // A month of an account with many entries. Its credits are those that ROLLUP has counted and the entries behind its cursor; what was paid is
 // read of the grants, which the account's references name. Equal to following all entries, or not answered.
@@ -78,10 +78,11 @@ async function addedUp(
   const statement = createStatement(period);
   let granted = 0;
   for (const one of months)
-    await readUsage(redis, { partition, accountId, month: one }, ({ day, numbers }) => {
-      statement.addDay(day, creditsOf(numbers));
-      if (one === month) granted += numbers.purchased + numbers.trials + numbers.goodwill;
-    });
+    for (const [day, numbers] of await usageByDay(redis, { partition, accountId, month: one })) {
+      const credits = creditsOf(numbers);
+      statement.addDay(day, credits);
+      if (one === month) granted += credits.purchases + credits.trials + credits.goodwill;
+    }
   // In this order: an entry that is counted afterwards is behind `since`, and before `last`.
   const since = await cursorOf(place);
   const { last_entry: last = "" } = moneyOf(

@@ -10,8 +10,8 @@ import { rolledSinceOf } from "./all-usage.ts";
 import { requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 
-/** Each may have some 600 fields, a tenth of a millisecond of Redis. */
-const PARTITIONS_AT_ONCE = 8;
+/** Each may have some 600 fields, a sixth of a millisecond of Redis. */
+const PARTITIONS_AT_ONCE = 4;
 
 /** Grants of one kind, package and currency in a UTC month. */
 export interface Sale {

@@ -73,7 +73,7 @@ async function fromArchive(
 }
 
 /** A longer history is summed from the roll-up where that has all of it. */
-const SLICES_FIRST = 20;
+const SLICES_FIRST = 3;
 
 /** Follows the account's entries back from its last one, whose balance is that of the statement. */
 async function fromRedis(place: AccountPlace, month: string): Promise<FoundInRedis> {

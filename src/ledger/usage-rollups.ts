@@ -1,3 +1,4 @@
+import { setImmediate as nextTick } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { partitionNames, totalsName, usageName } from "../records/names.ts";
 import { USAGE_NUMBERS } from "../records/records.ts";
@@ -9,8 +10,8 @@ import { numbersOf, type UsageCounts } from "./usage.ts";
 
 // Usage as ROLLUP has counted it: of an account by month, day, endpoint and key, and of all accounts together.
 
-/** Fields that one command reads: half a millisecond of Redis or so. */
-const PAGE = 600;
+/** Fields that one command reads: less than a millisecond of Redis. */
+const PAGE = 800;
 
 /** Totals of a month have a field a day and endpoint. */
 const MONTHS_AT_ONCE = 16;
@@ -19,12 +20,35 @@ export type UsageNumbers = Record<keyof typeof USAGE_NUMBERS, number>;
 const NAMES = Object.keys(USAGE_NUMBERS) as (keyof UsageNumbers)[];
 export const NO_USAGE: UsageNumbers = numbersOf(NAMES);
 
-/** Endpoint and key are empty for entries without a request; key `*`: further keys together. */
-interface UsageRecord {
-  day: string;
-  endpoint: string;
-  keyId: string;
-  numbers: UsageNumbers;
+/** Read from its texts when asked for: of most records not all is needed. */
+class UsageRecord {
+  readonly #month: string;
+  #field = "";
+  #text = "";
+  readonly #numbers = { ...NO_USAGE };
+
+  constructor(month: string) {
+    this.#month = month;
+  }
+  is(field: string, text: string): this {
+    this.#field = field;
+    this.#text = text;
+    return this;
+  }
+  get day(): string {
+    return `${this.#month}-${this.#field.slice(0, this.#field.indexOf(" "))}`;
+  }
+  /** Empty for entries without a request. */
+  get endpoint(): string {
+    return wordOf(this.#field.slice(this.#field.indexOf(" ") + 1, this.#field.lastIndexOf(" ")));
+  }
+  /** Empty for entries without a request; `*`: further keys together. */
+  get keyId(): string {
+    return wordOf(this.#field.slice(this.#field.lastIndexOf(" ") + 1));
+  }
+  numbers(): UsageNumbers {
+    return readNumbers(this.#text, this.#numbers);
+  }
 }
 
 /** How many records an account has of these months. */
@@ -43,26 +67,43 @@ export async function readUsage(
   add: (record: UsageRecord) => void,
 ): Promise<void> {
   const name = usageName(partition, accountId, month);
-  // HSCAN may return a field twice during a rehash.
-  let seen: Set<string> | undefined;
-  const record: UsageRecord = { day: "", endpoint: "", keyId: "", numbers: { ...NO_USAGE } };
-  let cursor = "0";
+  const count = await redis.hlen(name);
+  const pages: string[][] = [];
+  let [cursor, found] = ["0", 0];
   do {
     const [next, flat] = await redis.hscan(name, cursor, "COUNT", PAGE);
+    pages.push(flat);
     cursor = next;
-    if (cursor !== "0") seen ??= new Set();
+    found += flat.length / 2;
+  } while (cursor !== "0");
+  // HSCAN may return a field twice during a rehash. Fields are never removed, so `count` of them or fewer are each another one.
+  const seen = found > count ? new Set<string>() : undefined;
+  const record = new UsageRecord(month);
+  for (const flat of pages) {
     for (let at = 0; at < flat.length; at += 2) {
       const field = flat[at]!;
       if (seen?.has(field)) continue;
       seen?.add(field);
-      const [behindDay, behindEndpoint] = [field.indexOf(" "), field.lastIndexOf(" ")];
-      record.day = `${month}-${field.slice(0, behindDay)}`;
-      record.endpoint = wordOf(field.slice(behindDay + 1, behindEndpoint));
-      record.keyId = wordOf(field.slice(behindEndpoint + 1));
-      readNumbers(flat[at + 1]!, record.numbers);
-      add(record);
+      add(record.is(field, flat[at + 1]!));
     }
-  } while (cursor !== "0");
+    await nextTick();
+  }
+}
+
+/** An account's month by day, all endpoints and keys together. */
+export async function usageByDay(
+  redis: Redis,
+  place: { partition: number; accountId: string; month: string },
+): Promise<Map<string, UsageNumbers>> {
+  const days = new Map<string, UsageNumbers>();
+  await readUsage(redis, place, (record) => {
+    const { day } = record;
+    const sums = days.get(day) ?? { ...NO_USAGE };
+    const more = record.numbers();
+    for (const name of NAMES) sums[name] += more[name];
+    days.set(day, sums);
+  });
+  return days;
 }
 
 const wordOf = (word: string): string => (word === "-" ? "" : word);

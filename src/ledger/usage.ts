@@ -61,7 +61,10 @@ export function createUsageTotals({ accountId, from, to, by }: UsageSelection) {
       const day = dayText(place.atMs);
       if (accountId !== undefined && place.accountId !== accountId) return;
       if ((from !== undefined && day < from) || (to !== undefined && day > to)) return;
-      rows.add({ day, account_id: place.accountId, endpoint: place.endpoint, key_id: place.keyId }, counts);
+      rows.add(
+        { day, account_id: place.accountId, endpoint: place.endpoint, key_id: place.keyId },
+        () => counts,
+      );
     },
     rows: rows.all,
   };
@@ -99,10 +102,13 @@ export function createUsageRows(
   }
 
   return {
-    add(values: Omit<UsageRow, keyof UsageCounts>, counts: Partial<UsageCounts>): void {
+    /** @param countsOf called if the row is shown; without counts there is none */
+    add(values: Omit<UsageRow, keyof UsageCounts>, countsOf: () => Partial<UsageCounts> | undefined): void {
       let place = "";
       for (const name of by) place += `${groupValue(name, values) ?? ""}\n`;
       if ((after !== "" && place <= after) || (last !== undefined && place > last)) return;
+      const counts = countsOf();
+      if (counts === undefined) return;
       let row = rows.get(place);
       if (row === undefined) {
         if (rows.size > KEPT_FACTOR * limit) forgetLast();

@@ -20,6 +20,8 @@ const ACCOUNTS_AT_ONCE = 50;
 const NAMES_AT_ONCE = 100;
 /** Half a millisecond of Redis or so, if each has all of its names. */
 const SCANS_AT_ONCE = 20;
+/** Two commands each. */
+const SUSPECTS_AT_ONCE = 100;
 /** An owner that changes during as many readings is left to the next run. */
 const TRIES_MAX = 5;
 
@@ -124,6 +126,7 @@ async function compareMembers(
       redis,
       suspects,
       (pipe, { item, list, members }) => readRecord(pipe.zmscore(list, ...members), partition, item.owner),
+      SUSPECTS_AT_ONCE,
     );
     const changed = new Set<Item>();
     for (const [nth, { item, at, list, members }] of suspects.entries()) {

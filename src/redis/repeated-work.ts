@@ -1,20 +1,52 @@
-/** Never twice at a time. What it throws is logged at most. @param options.pauseMs from the end of a round to the next one */
+const TICK_MS = 1000;
+const due = new Map<number, Set<() => void>>();
+
+/**
+ * As setTimeout, but a delay of a second or more ends on a whole second of the process's clock, at most half a second early or late: an idle
+ * process wakes once for all of its regular work. Decision 0020. @returns takes it back
+ */
+export function atTick(run: () => void, delayMs: number): () => void {
+  if (delayMs < TICK_MS) {
+    const timer = setTimeout(run, delayMs).unref();
+    return () => clearTimeout(timer);
+  }
+  const tick = Math.round((performance.now() + delayMs) / TICK_MS);
+  const runs = due.get(tick) ?? openTick(tick);
+  runs.add(run);
+  return () => void runs.delete(run);
+}
+
+function openTick(tick: number): Set<() => void> {
+  const runs = new Set<() => void>();
+  due.set(tick, runs);
+  setTimeout(
+    () => {
+      due.delete(tick);
+      for (const run of runs) run();
+    },
+    tick * TICK_MS - performance.now(),
+  ).unref();
+  return runs;
+}
+
+/** Never twice at a time. What it throws is logged at most. @param options.pauseMs from the end of a round to the next one, as `atTick` takes it */
 export function repeated(
   round: (signal: AbortSignal) => Promise<unknown>,
-  options: { pauseMs(): number; failed(error: unknown): void },
+  options: { pauseMs(): number; failed?(error: unknown): void },
 ) {
   const ending = new AbortController();
   const { signal } = ending;
-  let timer: NodeJS.Timeout | undefined;
+  const { failed = () => undefined } = options;
+  let cancel = (): void => undefined;
   let current: Promise<void> = Promise.resolve();
 
   function start(firstMs = options.pauseMs()): void {
     if (signal.aborted) return;
-    timer = setTimeout(() => {
+    cancel = atTick(() => {
       current = round(signal)
-        .catch(options.failed)
+        .catch(failed)
         .then(() => start());
-    }, firstMs).unref();
+    }, firstMs);
   }
 
   return {
@@ -22,7 +54,7 @@ export function repeated(
     start,
     async stop(): Promise<void> {
       ending.abort();
-      clearTimeout(timer);
+      cancel();
       await current;
     },
   };

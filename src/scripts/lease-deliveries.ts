@@ -35,6 +35,8 @@ export interface LeasedDelivery {
   lease: number;
   /** Tries of its schedule that have failed. */
   tries: number;
+  /** When it was due, Unix ms as stored. It goes with the result, too. */
+  dueAt: string;
   url: string;
   event: StoredEvent;
   /** Sealed; the current one first. */
@@ -51,8 +53,8 @@ export const leaseDeliveries: Script<LeaseDeliveriesCall, Leased> = {
   read: ([, unopened, ...rows], { partition }) => ({
     unopened: Number(unopened),
     deliveries: (rows as Row[]).map(
-      ([endpointId, eventId, lane, lease, tries, url, event, ...secrets]): LeasedDelivery => ({
-        ...{ partition, endpointId, eventId, lane, url },
+      ([endpointId, eventId, lane, lease, tries, dueAt, url, event, ...secrets]): LeasedDelivery => ({
+        ...{ partition, endpointId, eventId, lane, dueAt, url },
         lease: Number(lease),
         tries: Number(tries),
         event: readEvent(event),
@@ -68,6 +70,7 @@ type Row = [
   lane: Lane,
   lease: string,
   tries: string,
+  dueAt: string,
   url: string,
   event: string,
   ...secrets: string[],

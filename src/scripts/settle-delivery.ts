@@ -3,7 +3,7 @@ import type { LeasedDelivery } from "./lease-deliveries.ts";
 import type { Script } from "./script-definition.ts";
 
 interface SettleDeliveryCall {
-  delivery: Pick<LeasedDelivery, "partition" | "endpointId" | "eventId" | "lease">;
+  delivery: Pick<LeasedDelivery, "partition" | "endpointId" | "eventId" | "lease" | "dueAt" | "url">;
   result: "delivered" | "failed" | "gone";
   /** When the next try comes, ms from now; undefined after the last one. */
   retryMs: number | undefined;
@@ -34,6 +34,7 @@ export const settleDelivery: Script<SettleDeliveryCall, { outcome: SettledDelive
   args: ({ delivery, result, retryMs, status, answer, tookMs, perEndpoint, disableMs }) => [
     ...[delivery.endpointId, delivery.eventId, perEndpoint, delivery.lease, result, retryMs ?? ""],
     ...[status ?? 0, answer.replaceAll("\0", ""), Math.round(tookMs), SLOW_MS, FAILURES_MIN, disableMs],
+    ...[delivery.dueAt, delivery.url],
   ],
   read: ([outcome, , more]) => ({ outcome: outcome as SettledDelivery, moreIsDue: Number(more) === 1 }),
 };

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
-import { jittered } from "../redis/repeated-work.ts";
+import { atTick, jittered } from "../redis/repeated-work.ts";
 import { nextPollMs } from "../scripts/bind.ts";
 import type { OpenRequest } from "../scripts/lease.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -53,7 +53,7 @@ class Sweeper {
   readonly #polls: ReturnType<typeof createSweepLanes>;
   /** Requests whose poll waits or is under way: a lease may end before a slow upstream has answered. */
   readonly #polling = new Set<string>();
-  #timer: NodeJS.Timeout | undefined;
+  #cancel = (): void => undefined;
   #current: Promise<void> = Promise.resolve();
   #sweeping = false;
   #stopped = false;
@@ -75,9 +75,9 @@ class Sweeper {
   /** Starts, or starts again with a changed interval. */
   start(): void {
     const { log, settings } = this.#options;
-    clearTimeout(this.#timer);
+    this.#cancel();
     if (this.#stopped || this.#sweeping) return;
-    this.#timer = setTimeout(() => {
+    this.#cancel = atTick(() => {
       this.#sweeping = true;
       this.#current = this.#sweepOnce()
         .catch((error: unknown) => log.debug({ err: error }, "sweep interrupted"))
@@ -97,7 +97,7 @@ class Sweeper {
   /** Waits for calls to the store; polls of the upstream are dropped, and other gateways repeat them. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#timer);
+    this.#cancel();
     this.#polls.stop();
     await this.#current;
   }

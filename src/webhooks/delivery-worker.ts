@@ -158,17 +158,18 @@ class DeliveryWorker {
       if (firstMax + retryMax === 0) this.#hungry.add(partition);
       if (firstMax + retryMax === 0 || this.#stopped) return;
       const { timeoutMs, inFlightPerEndpoint } = settings();
-      const startedMs = performance.now();
+      const leaseMs = timeoutMs + LEASE_SLACK_MS;
+      const untilMs = performance.now() + leaseMs;
       const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
         partition,
         firstMax: Math.min(firstMax, LEASED_AT_ONCE),
         retryMax: Math.min(retryMax, LEASED_AT_ONCE),
         perEndpoint: inFlightPerEndpoint,
-        leaseMs: timeoutMs + LEASE_SLACK_MS,
+        leaseMs,
         keys: box.prefixes,
       });
       if (unopened > 0) this.#sayUnopened(unopened);
-      for (const delivery of deliveries) this.#begin(delivery, startedMs);
+      for (const delivery of deliveries) this.#begin(delivery, untilMs);
       if (deliveries.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
     } while (this.#hungry.has(partition));
   }
@@ -183,9 +184,9 @@ class DeliveryWorker {
     );
   }
 
-  #begin(delivery: LeasedDelivery, leasedMs: number): void {
+  #begin(delivery: LeasedDelivery, leasedUntilMs: number): void {
     const { [delivery.lane]: underWay, overtime } = this.#underWay;
-    const work = this.#deliver(delivery, leasedMs)
+    const work = this.#deliver(delivery, leasedUntilMs)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
         clearTimeout(timer);
@@ -212,9 +213,11 @@ class DeliveryWorker {
     if (partition !== undefined && !this.#stopped) void this.#lease(partition);
   }
 
-  async #deliver(delivery: LeasedDelivery, leasedMs: number): Promise<void> {
-    // The reply came late, or this process stood still: another gateway may take the delivery over before this try would end.
-    if (performance.now() - leasedMs > LEASE_SLACK_MS / 2) return;
+  async #deliver(delivery: LeasedDelivery, leasedUntilMs: number): Promise<void> {
+    // The reply came late, this process stood still, or tries may take longer from now on: another gateway may take the delivery over
+    // before this try would end.
+    const endsMs = performance.now() + this.#options.settings().timeoutMs;
+    if (endsMs + LEASE_SLACK_MS / 2 > leasedUntilMs) return;
     const startedMs = performance.now();
     const result = await this.#send(delivery);
     if (this.#stopped && result.status === undefined) return;

@@ -116,7 +116,8 @@ function createQueueFigures(connection: Connection) {
 }
 
 const LOOK_EVERY_MS = 60_000;
-const KEYS_AT_ONCE = 50;
+/** Each may be told at ten endpoints. */
+export const KEYS_AT_ONCE = 15;
 
 /** Tells accounts, once a minute, of their keys that end soon. Every gateway looks; a script tells each key once. */
 function createExpiringKeys(connection: Connection, log: Logger) {

@@ -21,54 +21,64 @@ const own = ownRedisAndReceiver();
 const STILL_MS = 2600;
 const SETTINGS = { timeoutMs: 1, retriesMs: [], disableAfterMs: 1e9, keepMs: 1e9 };
 
-/** The process stands still as the reply of a lease is there and not yet read. */
-function standStill(connection: Connection, isStill: () => boolean): void {
-  const blocked = new Int32Array(new SharedArrayBuffer(4));
+const blocked = new Int32Array(new SharedArrayBuffer(4));
+
+/** Something happens as the reply of a lease is there and not yet read. */
+function onceLeased(connection: Connection, happens: () => void): void {
   const primary = connection.of(0);
   const run = primary.run.bind(primary);
   primary.run = async (script, call) => {
     const reply = await run(script, call);
-    if (Object.is(script, leaseDeliveries) && isStill()) Atomics.wait(blocked, 0, 0, STILL_MS);
+    if (Object.is(script, leaseDeliveries)) happens();
     return reply;
   };
 }
 
 // Guarantee: a lease that may end before the try would is not used, so that no two gateways send a message at a time.
-test("a gateway that stood still since it leased a delivery leaves it untried until its lease has ended", async () => {
-  const stage = await givenWebhookStage({ redisUrl: own.redis.url, config: { webhooks: { inFlight: 0 } } });
-  const { path, deliveries } = await givenEndpoint(stage, own.receiver.url);
-  const connection = await openConnection(own.redis.url);
-  const sent: Message[] = [];
-  let isStill = true;
-  standStill(connection, () => isStill);
-  const worker = createDeliveryWorker({
-    connection,
-    sender: {
-      send: async (message) => {
-        sent.push(message);
-        return { outcome: "delivered", status: 200 };
+test.each([
+  ["that stood still", () => ({ waited: Atomics.wait(blocked, 0, 0, STILL_MS) })],
+  ["whose tries may take longer", ({ timeoutMs }) => ({ timeoutMs: timeoutMs + STILL_MS })],
+] satisfies [string, (settings: typeof SETTINGS) => object][])(
+  "a gateway %s since it leased a delivery leaves it untried until its lease has ended",
+  async (_, happens) => {
+    const stage = await givenWebhookStage({ redisUrl: own.redis.url, config: { webhooks: { inFlight: 0 } } });
+    const { path, deliveries } = await givenEndpoint(stage, own.receiver.url);
+    const connection = await openConnection(own.redis.url);
+    const sent: Message[] = [];
+    let settings = { ...SETTINGS, inFlight: 4, inFlightPerEndpoint: 4 };
+    let isFirst = true;
+    onceLeased(connection, () => {
+      if (isFirst) settings = { ...settings, ...happens(settings) };
+    });
+    const worker = createDeliveryWorker({
+      connection,
+      sender: {
+        send: async (message) => {
+          sent.push(message);
+          return { outcome: "delivered", status: 200 };
+        },
+        close: async () => undefined,
       },
-      close: async () => undefined,
-    },
-    box: openSecretBox({ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined })!,
-    settings: () => ({ ...SETTINGS, inFlight: 4, inFlightPerEndpoint: 4 }),
-    metrics: createMetrics(),
-    log: createLogger("silent"),
-  });
-  await stage.manage("POST", `${path}/test`);
-  await worker.look();
-  await worker.idle();
-  expect(await own.redis.client.keys("*:sending:*"), "it was leased").toHaveLength(1);
-  expect(sent).toEqual([]);
-  expect(await deliveries()).toMatchObject([{ last_attempt_at: null }]);
-  isStill = false;
-  await until(async () => {
+      box: openSecretBox({ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined })!,
+      settings: () => settings,
+      metrics: createMetrics(),
+      log: createLogger("silent"),
+    });
+    await stage.manage("POST", `${path}/test`);
     await worker.look();
     await worker.idle();
-    return sent.length === 1;
-  }, "the lease to end");
-  expect(await deliveries()).toMatchObject([{ status: "delivered" }]);
-  await worker.stop();
-  await connection.close();
-  await stage.stop();
-});
+    expect(await own.redis.client.keys("*:sending:*"), "it was leased").toHaveLength(1);
+    expect(sent).toEqual([]);
+    expect(await deliveries()).toMatchObject([{ last_attempt_at: null }]);
+    isFirst = false;
+    await until(async () => {
+      await worker.look();
+      await worker.idle();
+      return sent.length === 1;
+    }, "the lease to end");
+    expect(await deliveries()).toMatchObject([{ status: "delivered" }]);
+    await worker.stop();
+    await connection.close();
+    await stage.stop();
+  },
+);

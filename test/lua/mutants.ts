@@ -2631,10 +2631,10 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "include/events",
     "    remove_delivery(tag, endpoint_id, oldest)\n",
   ),
-  without("what is dropped is not said", "include/events", '  call("HINCRBY", endpoint, "dropped", 1)\n'),
+  without("what is dropped is not said", "include/deliveries", '  call("HINCRBY", endpoint, "dropped", 1)\n'),
   without(
     "what is dropped is not counted",
-    "include/events",
+    "include/deliveries",
     '  call("HINCRBY", tag .. ":webhook-totals", " dropped", 1)\n',
   ),
   mutant(
@@ -2643,12 +2643,7 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "account_id, -(#stored[1] + EVENT_BYTES)",
     "account_id, 0",
   ),
-  mutant(
-    "another's delivery goes with the event",
-    "include/deliveries",
-    'if call("HLEN", event) >',
-    "if 0 >",
-  ),
+  mutant("another's delivery goes with the event", "include/deliveries", 'call("HLEN", event) >', "0 >"),
   mutant("all that ended are kept", "include/deliveries", "FINISHED_MAX = 1000", "FINISHED_MAX = 2000"),
   mutant(
     "first tries of a failing endpoint take places",
@@ -2685,12 +2680,16 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   mutant("all leases have one number", "lease-deliveries", "one.leases + 1", "one.leases + 0"),
   mutant("an old secret signs for ever", "lease-deliveries", "tonumber(signs[6]) > now and", "true and"),
   mutant("the old secret does not sign", "lease-deliveries", "tonumber(signs[6]) > now and", "false and"),
+  mutant("a result of an earlier lease counts", "settle-delivery", " or int(one.leases) ~= lease or", " or"),
+  mutant("a result counts twice", "settle-delivery", " or one.at ~= due_at then", " then"),
+  mutant("an earlier address ends it", "settle-delivery", 'and result == "gone" then', "and false then"),
   mutant(
-    "a result of an earlier lease counts",
+    "an earlier address's failures count",
     "settle-delivery",
-    " or int(one.leases) ~= lease then",
-    " then",
+    "elseif record[1] and not is_moved then",
+    "elseif record[1] then",
   ),
+  mutant("a new address inherits failures", "webhook", "or after.url then\n  after.", "then\n  after."),
   mutant("what has ended ends again", "settle-delivery", 'or one.state ~= "waiting" or int', "or int"),
   without("a place stays taken", "settle-delivery", 'call("ZREM", sending, event_id)\n'),
   mutant(
@@ -2790,6 +2789,13 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "queue-delivery",
     'one.state, one.tries, one.at = "waiting", 0,',
     'one.state, one.tries, one.at = "waiting", one.tries,',
+  ),
+  mutant("what gets too old is not said", "clean-deliveries", "drop_delivery(", "tostring("),
+  mutant(
+    "what has ended is dropped",
+    "clean-deliveries",
+    "if remove_delivery(tag, endpoint_id, event_id) and",
+    "remove_delivery(tag, endpoint_id, event_id) if",
   ),
   mutant("deliveries are kept for ever", "clean-deliveries", "or int(now - tonumber(keep_ms))", 'or "-inf"'),
   mutant(

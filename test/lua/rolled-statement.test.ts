@@ -13,6 +13,7 @@ import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { rollup } from "../../src/scripts/rollup.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { givenEntries, givenEntry, randomEntries } from "../support/statements.ts";
 
 // A month that is summed from the roll-up, against the same month from all entries.
 
@@ -37,7 +38,6 @@ const MONTHS = [3, 2, 1, 0].map(monthBefore);
 const [FIRST = "", , LAST = ""] = MONTHS;
 const beginMs = dayStartMs(monthBounds(FIRST).first);
 const endMs = dayStartMs(monthBounds(LAST).next);
-const borders = MONTHS.map((month) => dayStartMs(`${month}-01`));
 
 const place = () => ({ redis, partition: 0, accountId: "acc", budget: { left: LOOKED_AT_MAX } });
 
@@ -73,64 +73,14 @@ async function write(given: readonly GivenEntry[]): Promise<void> {
   await pipe.exec();
 }
 
-const KINDS = ["purchase", "trial", "goodwill", "charge", "refund", "up", "down", "reversal"] as const;
-interface Given {
-  kind: (typeof KINDS)[number];
-  credits: number;
-  cents: number;
-  key: string;
-  accountId: string;
-  atMs: number;
-}
-const entry: fc.Arbitrary<Given> = fc.record({
-  kind: fc.constantFrom(...KINDS),
-  credits: fc.integer({ min: 1, max: 1000 }),
-  cents: fc.integer({ min: 0, max: 9999 }),
-  key: fc.constantFrom("key_1", "key_2"),
-  accountId: fc.constantFrom("acc", "acc", "acc", "other"),
-  atMs: fc.oneof(
-    fc.integer({ min: beginMs, max: endMs - 1 }),
-    fc.constantFrom(...borders),
-    fc.constantFrom(...borders.slice(1).map((ms) => ms - 1)),
-  ),
-});
-
-function given(one: Given, at: number): GivenEntry {
-  const { kind, credits, cents, key, accountId, atMs } = one;
-  const base = { accountId, atMs };
-  const request = {
-    taskId: `task_${at}`,
-    requestId: `req_${at}`,
-    keyId: key,
-    endpoint: "gen2/text-to-video",
-  };
-  const paid = { amount_paid: (cents / 100).toFixed(2), currency: cents % 2 === 0 ? "USD" : "EUR" };
-  switch (kind) {
-    case "charge":
-      return { ...base, ...request, amount: -credits };
-    case "refund":
-      return { ...base, ...request, amount: credits, type: "recharge", reason: "refund" };
-    case "up":
-      return { ...base, amount: credits, reason: "by hand" };
-    case "down":
-      return { ...base, amount: -credits, reason: "by hand" };
-    case "reversal":
-      return { ...base, amount: -credits, reason: "money back", kind };
-    case "purchase":
-      return { ...base, amount: credits, reference: `o-${at}`, details: JSON.stringify(paid) };
-    default:
-      return { ...base, amount: credits, reference: `o-${at}`, kind };
-  }
-}
-
 // Guarantee: the short way never says another number than all entries do, however far ROLLUP has come.
 test("a month of the roll-up equals the month of all entries, in any history and while ROLLUP lags", async () => {
   const property = fc.asyncProperty(
-    fc.array(entry, { minLength: 1, maxLength: 60 }),
+    fc.array(randomEntries(MONTHS), { minLength: 1, maxLength: 60 }),
     fc.array(fc.integer({ min: 1, max: 20 }), { minLength: 1, maxLength: 4 }),
     async (all, steps) => {
       await server.empty();
-      await write([...all].sort((one, other) => one.atMs - other.atMs).map(given));
+      await write(givenEntries(all));
       if (!all.some(({ accountId }) => accountId === "acc")) return;
       for (const slice of steps) {
         await rollUpSome(slice);
@@ -144,13 +94,13 @@ test("a month of the roll-up equals the month of all entries, in any history and
 
 const charges = (count: number): GivenEntry[] =>
   Array.from({ length: count }, (_, at) =>
-    given(
-      { kind: "charge", credits: 2, cents: 0, key: "key_1", accountId: "acc", atMs: endMs - 10_000 + at },
+    givenEntry(
+      { kind: "charge", credits: 2, cents: 0, keyId: "key_1", accountId: "acc", atMs: endMs - 10_000 + at },
       at,
     ),
   );
 const purchase = (atMs: number): GivenEntry =>
-  given({ kind: "purchase", credits: 5000, cents: 990, key: "", accountId: "acc", atMs }, 9999);
+  givenEntry({ kind: "purchase", credits: 5000, cents: 990, keyId: "", accountId: "acc", atMs }, 9999);
 
 // Guarantee: an entry that ROLLUP counts while its sums are read counts once.
 test("a month is the same if ROLLUP counts entries of the account between any two reads", async () => {

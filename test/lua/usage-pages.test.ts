@@ -115,3 +115,19 @@ test("a page ends with the month in which it has read enough, and there is a nex
   expect(page.next).toBeDefined();
   expect((await allPages(read, 100)).map(({ day }) => day)).toEqual(MONTHS.map((month) => `${month}-01`));
 });
+
+test("a field that HSCAN returns twice, as during a rehash, counts once", async () => {
+  await write([{ accountId: "acc", month: MONTHS[0]!, field: "01 /a k1", requests: 3 }]);
+  const twice = new Proxy(redis, {
+    get(target, name) {
+      const value: unknown = Reflect.get(target, name);
+      if (name !== "hscan") return typeof value === "function" ? value.bind(target) : value;
+      return async (...args: Parameters<typeof redis.hscan>) => {
+        const [cursor, flat] = await target.hscan(...args);
+        return [cursor, [...flat, ...flat]];
+      };
+    },
+  });
+  const { rows } = await accountUsage(oneNode(twice), { accountId: "acc", by: ["key"], limit: 100 });
+  expect(rows).toMatchObject([{ key_id: "k1", requests: 3 }]);
+});

@@ -7,6 +7,8 @@ import {
   endpointNames,
   eventName,
   type KeyRef,
+  keyRef,
+  partitionNames,
   webhookNames,
   webhooksName,
 } from "../../src/records/names.ts";
@@ -14,12 +16,15 @@ import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
+import { expiring } from "../../src/scripts/expiring.ts";
 import { type LeasedDelivery, leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
 import { queueDelivery } from "../../src/scripts/queue-delivery.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { settleDelivery } from "../../src/scripts/settle-delivery.ts";
 import { suspend } from "../../src/scripts/suspend.ts";
 import { webhook } from "../../src/scripts/webhook.ts";
+import { KEYS_AT_ONCE } from "../../src/webhooks/webhook-work.ts";
+import { changeAccount } from "../support/account-money.ts";
 import {
   createStage,
   openConnection,
@@ -28,18 +33,23 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
+import { holdToBounds } from "./bounds.ts";
+import { boundOf } from "./headers.ts";
 import { inShare, plant, WEBHOOK_MUTANTS } from "./mutants.ts";
 
 const DAY_MS = 86_400_000;
 const LEASE_MS = 30_000;
 const DISABLE_MS = 5 * DAY_MS;
 const PER_ENDPOINT = 4;
+/** What lua/include/events.lua says. */
+const EVENT_STEPS = 550;
 const EVENTS = "task.completed,task.failed";
 
 let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
   connection = await openConnection();
+  holdToBounds(connection.redis, (text) => boundOf(text) + EVENT_STEPS);
 });
 afterAll(() => connection.close());
 
@@ -458,6 +468,57 @@ guarantee(
   },
 );
 
+guarantee(
+  "a result that comes twice counts once, and none counts that an operator's wish came after",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const eventId = eventOf(await finishTask(key));
+    const [first] = (await lease()) as [LeasedDelivery];
+    expect(await outcomeOf(first, "failed", { retryMs: 5000 })).toBe("retried");
+    for (const result of ["failed", "delivered", "gone"] as const)
+      expect(await outcomeOf(first, result, { retryMs: 5000 })).toBe("fenced");
+    expect(await delivery(endpointId, eventId)).toMatchObject({ state: "waiting", tries: 1 });
+    stage.clock.nowMs += 5000;
+    const [late] = (await lease()) as [LeasedDelivery];
+    stage.clock.nowMs += LEASE_MS;
+    expect((await queue(key, endpointId, eventId)).outcome).toBe("queued");
+    expect(await outcomeOf(late, "delivered")).toBe("fenced");
+    const [wished] = (await lease()) as [LeasedDelivery];
+    expect(wished).toMatchObject({ eventId, tries: 0 });
+    expect((await queue(key, endpointId, eventId)).outcome).toBe("sending");
+    stage.clock.nowMs += 1;
+    expect(await outcomeOf(wished, "delivered")).toBe("again");
+    expect(await outcomeOf(wished, "delivered")).toBe("fenced");
+    const [again] = (await lease()) as [LeasedDelivery];
+    for (const outcome of ["delivered", "fenced"]) expect(await outcomeOf(again, "delivered")).toBe(outcome);
+    expect((await totals())[" waiting"]).toBe("0");
+  },
+);
+
+guarantee(
+  "what an earlier address answers disables no endpoint, and its failures are not counted on",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    for (const _ of times(2, () => 0)) await finishTask(key);
+    const [gone, failing] = (await lease()) as [LeasedDelivery, LeasedDelivery];
+    await stage.redis.hset(
+      endpointNames(stage.partition, endpointId).endpoint,
+      ...["failing_since", stage.clock.nowMs - DISABLE_MS, "failures", 99],
+    );
+    await change(key, endpointId, "webhook.patch", { fields: { url: "https://moved.example/" } });
+    expect(await outcomeOf(gone, "gone", { retryMs: 0 })).toBe("retried");
+    expect(await outcomeOf(failing, "failed", { retryMs: 0 })).toBe("retried");
+    const record = await endpointRecord(endpointId);
+    expect(record).toMatchObject({ status: "enabled" });
+    expect(record).not.toHaveProperty("failures");
+    const [moved] = await lease();
+    expect(moved).toMatchObject({ url: "https://moved.example/", lane: "retry" });
+    expect(await outcomeOf(moved!, "gone")).toBe("disabled");
+  },
+);
+
 guarantee("a test goes to one endpoint, whatever it has asked for; a disabled one gets none", async () => {
   const key = await stage.givenKey();
   const [one] = [await givenEndpoint(key, "task.failed"), await givenEndpoint(key)];
@@ -620,7 +681,7 @@ guarantee(
     expect(
       names.filter((name) => /:(event|webhook|deliveries|sending|retries|callback)[:-]?/.test(name)),
     ).toEqual([webhookNames(stage.partition).totals]);
-    expect(await totals()).toEqual({ " bytes": "0", " waiting": "0" });
+    expect(await totals()).toEqual({ " bytes": "0", " waiting": "0", " dropped": "1" });
   },
 );
 
@@ -637,6 +698,47 @@ guarantee("another account's endpoint is missing, and a revision that was seen i
     "changed",
   );
   expect((await change(key, endpointId, "webhook.patch", { fields })).outcome).toBe("unchanged");
+});
+
+// Guarantee: no call holds Redis for longer than its header says, whatever is told.
+guarantee("ten endpoints, as many origins as may be, and a full store stay within the bounds", async () => {
+  const key = await stage.givenKey({ max_concurrent: 100, credits: 1000 });
+  for (const _ of times(10, () => 0)) await givenEndpoint(key, `${EVENTS},credits.low,key.expiring`);
+  const tell = (at: number) => finishCalledTask(key, `https://host-${at}.example/`);
+  for (const at of times(17, (one) => one)) {
+    await tell(at);
+    for (let leased = await lease(); leased.length > 0; leased = await lease())
+      for (const one of leased) await settle(one, "delivered");
+  }
+  const { totals: name } = webhookNames(stage.partition);
+  for (const bytes of [0, 2 ** 31]) {
+    await stage.redis.hset(name, " bytes", bytes);
+    await changeAccount(stage.redis, key.names.account, { alerts: `${1000 + bytes} 1` });
+    await tell(18 + bytes);
+    await changeAccount(stage.redis, key.names.account, { alerts: `${1001 + bytes} 1` });
+    await finishTask(key, "failed");
+    const late = stage.request(key, { callback: `https://late-${bytes}.example/` });
+    await stage.givenTask(late);
+    await stage.observe(late, "expired");
+    await changeAccount(stage.redis, key.names.account, { alerts: `${1002 + bytes} 1` });
+    const task = { taskId: `task_${late.requestId}`, requestId: late.requestId, creatorKeyId: key.keyId };
+    const { partition } = stage;
+    expect((await stage.reclaim({ partition, accountId: key.accountId, task, data: "{}" }))[0]).toBe(
+      "charged_again",
+    );
+    for (const at of times(KEYS_AT_ONCE, (one) => one)) {
+      const { names } = keyRef(`key-${bytes}-${at}`, key.accountId, partition);
+      await stage.redis.hset(
+        names.key,
+        "account_id",
+        key.accountId,
+        "expires_at",
+        stage.clock.nowMs + DAY_MS,
+      );
+      await stage.redis.zadd(partitionNames(partition).expiring, 1, `key-${bytes}-${at}`);
+    }
+    expect((await run(expiring, { partition, most: KEYS_AT_ONCE })).taken).toBe(KEYS_AT_ONCE);
+  }
 });
 
 const clean = (most = 50) => run(cleanDeliveries, { partition: stage.partition, keepMs: 7 * DAY_MS, most });
@@ -670,18 +772,24 @@ guarantee(
   },
 );
 
-guarantee("deliveries are forgotten after seven days, also those that wait", async () => {
-  const key = await stage.givenKey();
-  await givenEndpoint(key);
-  const [old] = [await finishTask(key)];
-  stage.clock.nowMs += 1;
-  const recent = await finishTask(key);
-  stage.clock.nowMs += 7 * DAY_MS - 1;
-  await clean();
-  const exists = (task: Generation) => stage.redis.exists(eventName(stage.partition, eventOf(task)));
-  expect([await exists(old!), await exists(recent)]).toEqual([0, 1]);
-  expect((await totals())[" waiting"]).toBe("1");
-});
+guarantee(
+  "deliveries are forgotten after seven days, and those that still wait count as dropped",
+  async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    await finishTask(key);
+    for (const one of await lease()) await settle(one, "delivered");
+    const [old] = [await finishTask(key)];
+    stage.clock.nowMs += 1;
+    const recent = await finishTask(key);
+    stage.clock.nowMs += 7 * DAY_MS - 1;
+    await clean();
+    const exists = (task: Generation) => stage.redis.exists(eventName(stage.partition, eventOf(task)));
+    expect([await exists(old!), await exists(recent)]).toEqual([0, 1]);
+    expect(await totals()).toMatchObject({ " waiting": "1", " dropped": "1" });
+    expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
+  },
+);
 
 guarantee("of deliveries that have ended the last 1,000 are kept", async () => {
   const key = await stage.givenKey();

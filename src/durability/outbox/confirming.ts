@@ -1,5 +1,6 @@
 import type { Connection } from "../../redis/connection.ts";
 import type { Primary } from "../../redis/primary.ts";
+import { repeated } from "../../redis/repeated-work.ts";
 import type { createOutbox } from "./outbox.ts";
 import type { FlushTarget } from "./outbox-sending.ts";
 import type { Charge } from "./pending-settlement.ts";
@@ -19,16 +20,14 @@ export function createConfirming(
   },
 ) {
   const { outbox, unconfirmed, targetOf } = options;
-  const looking = setInterval(() => void look(), LOOK_EVERY_MS).unref();
-  let isLooking = false;
+  const looking = repeated(look, { pauseMs: () => LOOK_EVERY_MS });
+  looking.start();
 
   async function look(): Promise<void> {
-    if (isLooking || unconfirmed.size() === 0) return;
-    isLooking = true;
+    if (unconfirmed.size() === 0) return;
     // A failure here is no outage: the next look tries again.
     for (const primary of connection.primaries())
       if (!primary.breaker.isOpen) await confirmWaiting(primary).catch(() => undefined);
-    isLooking = false;
   }
 
   /** Sends what a primary may lack, and forgets what its replicas have. */
@@ -55,7 +54,7 @@ export function createConfirming(
         keptIn = (await outbox.keepAnswered(charge, runId)) ? "journal" : "memory";
       connection.metrics.confirmations.inc({ kept_in: keptIn });
     },
-    close: (): void => clearInterval(looking),
+    close: looking.stop,
   };
 }
 

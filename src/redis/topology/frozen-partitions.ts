@@ -3,6 +3,7 @@ import { GatewayError } from "../../domain/errors.ts";
 import { META, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import { repeated } from "../repeated-work.ts";
 import { hasMoved, isMoving } from "./moving-slots.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
@@ -64,7 +65,8 @@ export function createFrozenPartitions(options: {
     if (listed.size > 0 || refused.size > 0) findPrimaries();
     if ([...before].some((partition) => !has(partition))) released();
   }
-  const looking = setInterval(() => void lookRegularly(), LOOK_EVERY_MS).unref();
+  const looking = repeated(lookRegularly, { pauseMs: () => LOOK_EVERY_MS });
+  looking.start();
 
   const frozen = {
     /** No partition is left alone. A field, since each call reads it. */
@@ -83,7 +85,7 @@ export function createFrozenPartitions(options: {
       changed();
       return true;
     },
-    stop: (): void => clearInterval(looking),
+    stop: (): void => void looking.stop(),
   };
   return frozen as Omit<typeof frozen, "isEmpty"> & { readonly isEmpty: boolean };
 }

@@ -29,7 +29,7 @@ export function webhookMetrics({ counter, gauge }: MetricFactory) {
     ),
     webhooksDropped: gauge(
       "tollgate_webhook_deliveries_dropped",
-      "Webhook messages that were dropped since too many waited, ever, as the store has it.",
+      "Webhook messages that were dropped since too many waited or they waited too long, ever, as the store has it.",
       { aggregator },
     ),
   };

@@ -21,7 +21,7 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "lua/settle-delivery.lua",
-        from: 'if not one or one.state ~= "waiting" or int(one.leases) ~= lease then',
+        from: 'if not one or one.state ~= "waiting" or int(one.leases) ~= lease or one.at ~= due_at then',
         to: 'if not one or one.state ~= "waiting" then',
       },
     ],
@@ -33,8 +33,8 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/webhooks/delivery-worker.ts",
-        from: "leaseMs: timeoutMs + LEASE_SLACK_MS,",
-        to: "leaseMs: timeoutMs / 10,",
+        from: "        leaseMs,\n",
+        to: "        leaseMs: timeoutMs / 10,\n",
       },
     ],
     run: run(),

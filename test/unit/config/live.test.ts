@@ -1,5 +1,15 @@
 import { execFileSync } from "node:child_process";
-import { mkdirSync, readFileSync, renameSync, rmSync, symlinkSync, unlinkSync, writeFileSync } from "node:fs";
+import {
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  unlinkSync,
+  utimesSync,
+  writeFileSync,
+} from "node:fs";
 import path from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { memoizeByConfigPart, readConfig, redact, requireLoaded } from "../../../src/config/config.ts";
@@ -438,6 +448,27 @@ test("a file that is still being written is not taken for whole", async () => {
   onTestFinished(watching.stop);
   await soon(() => expect(looks).toBeGreaterThan(30));
   expect(seen).toEqual(["x".repeat(10)]);
+});
+
+test("a change of a file that has not changed for long is seen, whatever its size and its times", async () => {
+  const file = givenFiles({ "a.yaml": "0", "b.yaml": "2" });
+  const known = new Map<string, Buffer>([[file, Buffer.from("0")]]);
+  const watching = watchFiles({
+    everyMs: 1,
+    // The file seems to be old at each look.
+    nowMs: () => Date.now() + 3_600_000,
+    known: () => known,
+    changed: (contents) => contents.forEach((bytes, name) => void known.set(name, bytes ?? Buffer.of())),
+  });
+  onTestFinished(watching.stop);
+  const { atime, mtime } = statSync(file);
+  writeFileSync(file, "1");
+  utimesSync(file, atime, mtime);
+  await soon(() => expect(String(known.get(file))).toBe("1"));
+  const other = path.join(path.dirname(file), "b.yaml");
+  utimesSync(other, atime, mtime);
+  renameSync(other, file);
+  await soon(() => expect(String(known.get(file))).toBe("2"));
 });
 
 test("what is made from a part is made anew only when that part changes, and kept for older snapshots", () => {

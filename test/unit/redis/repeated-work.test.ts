@@ -1,5 +1,5 @@
-import { expect, test } from "vitest";
-import { repeated } from "../../../src/redis/repeated-work.ts";
+import { expect, onTestFinished, test, vi } from "vitest";
+import { atTick, repeated } from "../../../src/redis/repeated-work.ts";
 
 test("a round that fails is reported, and the next one follows", async () => {
   const failures: unknown[] = [];
@@ -40,4 +40,29 @@ test("a stop waits for the round in progress, tells it, and starts no other", as
   work.start();
   await new Promise((resolve) => setImmediate(resolve));
   expect({ rounds, told }).toEqual({ rounds: 1, told: true });
+});
+
+test("regular work of a second or more is due together, on the second next to its time", () => {
+  vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
+  onTestFinished(() => void vi.useRealTimers());
+  vi.advanceTimersByTime(1000 - (performance.now() % 1000));
+  const ran: string[] = [];
+  const at = (name: string, delayMs: number) => atTick(() => ran.push(name), delayMs);
+  at("a", 1000);
+  at("at its time", 700);
+  vi.advanceTimersByTime(400);
+  at("b", 1000);
+  const cancel = at("cancelled", 1000);
+  vi.advanceTimersByTime(200);
+  at("c", 1000);
+  cancel();
+  vi.advanceTimersByTime(399);
+  expect(ran).toEqual(["at its time"]);
+  expect(vi.getTimerCount()).toBe(2);
+  vi.advanceTimersByTime(1);
+  expect(ran).toEqual(["at its time", "a", "b"]);
+  vi.advanceTimersByTime(999);
+  expect(ran).not.toContain("c");
+  vi.advanceTimersByTime(1);
+  expect(ran).toEqual(["at its time", "a", "b", "c"]);
 });

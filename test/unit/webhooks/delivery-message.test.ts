@@ -10,7 +10,7 @@ const [lost, present] = [randomBytes(32), randomBytes(32)].map((bytes) => boxOf(
 const delivery = (secrets: string[]) => ({
   ...{ partition: 0, endpointId: "we_1", eventId: "evt_1", lane: "first" as const, lease: 1, tries: 0 },
   event: { type: "task.completed", atMs: 0, accountId: "acme", data: "{}" },
-  ...{ url: "https://example.com/", secrets },
+  ...{ url: "https://example.com/", secrets, dueAt: "0" },
 });
 
 // With its key lost, the page tells operators to rotate each secret. Nothing was sent for the next 24 hours then.

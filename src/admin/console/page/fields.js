@@ -1,4 +1,4 @@
-import { actions, button, html, tile, usage } from "./dom.js";
+import { html, tile, usage } from "./dom.js";
 import { capitalized } from "./format.js";
 import { CAPS, TIER_LIMITS } from "./limits.js";
 import { optionList } from "./table.js";
@@ -13,7 +13,6 @@ import { optionList } from "./table.js";
  * @property {number} [lengthMax] characters; 300 unless it says
  * @property {string} [value] what it begins with; of checks those that are ticked, by commas
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a select or checks
- * @property {readonly (readonly [label: string, values: readonly string[]])[]} [presets] of checks: buttons that tick these and no others
  * @property {(value: string, values?: Record<string, string>) => string | undefined} [check] what is wrong with it, in words; the form's other values beside it
  */
 
@@ -23,7 +22,7 @@ export function fieldOf(field) {
   const id = `field-${name}`;
   const hinted = hint && html`<p id=${`${id}-hint`} class="hint">${hint}</p>`;
   if (type === "checks")
-    return html`<fieldset class="field"><legend>${label}</legend>${hinted}${presetsOf(field)}<div class="checks">${checks(field, id)}</div></fieldset>`;
+    return html`<fieldset class="field"><legend>${label}</legend>${hinted}<div class="checks">${checks(field, id)}</div></fieldset>`;
   return html`<div class="field"><label for=${id}>${label}</label>${controlOf(field, id)}${hinted}</div>`;
 }
 
@@ -36,18 +35,6 @@ function controlOf({ name, type, value = "", hint, lengthMax = 300, options = []
   return html`<input ...${text} type="text" maxlength=${lengthMax} placeholder=${type === "moment" ? MOMENT_EXAMPLE : undefined}
     inputmode=${type === "number" ? "numeric" : "text"} />`;
 }
-
-/** @param {Field} field */
-const presetsOf = ({ name, presets = [] }) =>
-  actions(
-    ...presets.map(([label, values]) =>
-      button(label, ({ currentTarget }) => {
-        const form = currentTarget instanceof HTMLButtonElement ? currentTarget.form : null;
-        for (const box of form?.elements ?? [])
-          if (box instanceof HTMLInputElement && box.name === name) box.checked = values.includes(box.value);
-      }),
-    ),
-  );
 
 /** @param {Field} field @param {string} id */
 const checks = ({ name, value = "", options = [] }, id) =>

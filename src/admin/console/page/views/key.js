@@ -1,4 +1,4 @@
-import { listRefusedToday, listTopKeys, may, readKey, readUsage, readUse } from "../api.js";
+import { listRefusedToday, listTopKeys, may, readAccountLabel, readKey, readUsage, readUse } from "../api.js";
 import {
   accountLink,
   actions,
@@ -31,8 +31,9 @@ import { refusalsOfKey } from "./refusals.js";
 export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
   const from = dateOf(Date.now() / 1000 - 6 * DAY_SECONDS);
-  const [{ value: key, etag }, use, usage] = await Promise.all([
+  const [{ value: key, etag }, label, use, usage] = await Promise.all([
     readKey(account, id),
+    readAccountLabel(account),
     may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
     may("usage:read") ? readUsage(account, { from, group_by: "day,key", key_id: id }) : undefined,
   ]);
@@ -42,7 +43,7 @@ export async function showKey({ place, again }) {
     useTiles(key, use),
     keyActions(key, etag, again),
     factList([
-      ["Account", accountLink(key.account_id)],
+      ["Account", [accountLink(key.account_id), label && ` ${label}`]],
       ["Tier", key.tier],
       ["Limits of its own", ownLimits(key)],
       ...CAPS.map(

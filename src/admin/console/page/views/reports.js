@@ -115,7 +115,7 @@ const TOTAL_LINES = /** @type {const} */ ([
   ["charges", "Charged"],
   ["refunds", "Refunded"],
   ["adjustments", "Adjusted"],
-  ["reversals", "Taken back"],
+  ["reversals", "Reversed"],
   ["closing", "At the end, owed to customers"],
 ]);
 

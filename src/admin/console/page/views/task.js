@@ -1,4 +1,12 @@
-import { listTransactionsOfTask, may, readKey, readTask, refundTask, releaseTask } from "../api.js";
+import {
+  listTransactionsOfTask,
+  may,
+  readAccountLabel,
+  readKey,
+  readTask,
+  refundTask,
+  releaseTask,
+} from "../api.js";
 import { Copyable } from "../copyable.js";
 import { ask } from "../dialogs.js";
 import {
@@ -25,7 +33,8 @@ import { table } from "../table.js";
 export async function showTask({ place, again }) {
   const task = await readTask(place.args[0] ?? "");
   const { account_id: account, key_id: keyId } = task;
-  const [key, entries] = await Promise.all([
+  const [label, key, entries] = await Promise.all([
+    readAccountLabel(account),
     keyId && may("keys:read") ? readKey(account, keyId).catch(() => undefined) : undefined,
     may("credits:read") ? listTransactionsOfTask(task.request_id).catch((error) => ({ error })) : undefined,
   ]);
@@ -36,7 +45,7 @@ export async function showTask({ place, again }) {
     factList([
       ["Task", task.task_id && code(task.task_id)],
       ["Request", code(task.request_id)],
-      ["Account", accountLink(account)],
+      ["Account", [accountLink(account), label && ` ${label}`]],
       ["Key", keyId && [keyLink(account, keyId), key?.value.label && ` ${key.value.label}`]],
       ["Endpoint", endpointName(task.endpoint)],
       ["Credits", task.price === null ? undefined : count(task.price)],

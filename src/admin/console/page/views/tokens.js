@@ -17,7 +17,13 @@ export async function showTokens({ place: { query }, again }) {
   };
   return [
     heading("Tokens", again),
-    actions(asking("Create token …", askCreateToken, again, "primary")),
+    actions(
+      asking("Create token …", () => askCreateToken(), again, "primary"),
+      TOKEN_PRESETS.map(([name, scopes]) => {
+        const own = scopes.filter((scope) => ownScopes().includes(scope));
+        return own.length > 0 && asking(`${name} …`, () => askCreateToken(own), again);
+      }),
+    ),
     pagedTable(
       "Tokens of the management API",
       [
@@ -47,13 +53,13 @@ const READ_SCOPES = /** @type {const} */ ([
   "usage:read",
   "audit:read",
 ]);
-/** Who tokens are for, and what they need. @type {readonly (readonly [string, readonly Scope[]])[]} */
+/** Who tokens are for, and what they need; the scopes can be changed in the form. @type {readonly (readonly [string, readonly Scope[]])[]} */
 const TOKEN_PRESETS = [
-  ["Read only", READ_SCOPES],
-  ["Support", [...READ_SCOPES, "keys:write", "tasks:write", "webhooks:write"]],
-  ["Billing", ["accounts:read", "credits:read", "credits:write", "usage:read", "audit:read"]],
+  ["Read-only token", READ_SCOPES],
+  ["Support token", [...READ_SCOPES, "keys:write", "tasks:write", "webhooks:write"]],
+  ["Billing token", ["accounts:read", "credits:read", "credits:write", "usage:read", "audit:read"]],
   [
-    "Shop backend",
+    "Shop token",
     [
       "accounts:read",
       "accounts:write",
@@ -67,7 +73,8 @@ const TOKEN_PRESETS = [
   ],
 ];
 
-const askCreateToken = () =>
+/** @param {readonly Scope[]} ticked */
+const askCreateToken = (ticked = []) =>
   ask({
     title: "Create a token",
     lines: ["For a program or a person. It can have no right that you do not have."],
@@ -82,11 +89,7 @@ const askCreateToken = () =>
         name: "scopes",
         label: "Scopes",
         type: "checks",
-        hint: "A button ticks what such a holder needs; change it as you like.",
-        presets: TOKEN_PRESETS.map(([name, scopes]) => [
-          name,
-          scopes.filter((scope) => ownScopes().includes(scope)),
-        ]),
+        value: ticked.join(),
         options: ownScopes().map((scope) => [scope, scope]),
         check: (value) => (value ? undefined : "are missing: tick at least one"),
       },
