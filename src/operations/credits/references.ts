@@ -64,7 +64,7 @@ interface Reference {
 type WithReference = { outcome: string };
 type Forgotten = { outcome: "forgotten"; balance: number; references: number };
 type Mismatch = { outcome: "mismatch"; balance: number };
-export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" | "mismatch" }>;
+type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" | "mismatch" }>;
 
 interface FoundInArchive {
   outcome: "duplicate";
