@@ -2,28 +2,22 @@ import { claimName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { repeated } from "../redis/repeated-work.ts";
-import type { Binding } from "../scripts/bind.ts";
-import type { Voided } from "../scripts/void.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { ClaimError } from "./claims.ts";
 import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
 import { type Journal, memoryJournal } from "./outbox/journal.ts";
 import { createOutbox } from "./outbox/outbox.ts";
 import type { FlushTarget } from "./outbox/outbox-sending.ts";
-import type { Charge, Settlement } from "./outbox/pending-settlement.ts";
+import type { Settlement } from "./outbox/pending-settlement.ts";
+import { createSettlementResults } from "./settlement-results.ts";
 import { createStoreLosses } from "./store-losses.ts";
-import { ClaimError, createTaskIds } from "./task-ids.ts";
+import { createTaskIds } from "./task-ids.ts";
 
 const SETTLE_WITHIN_MS = 30 * 60_000;
-const FORGOTTEN =
-  "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
-
 /** Of charges whose claims were refused. */
 const RETRY_EVERY_MS = 1000;
 
 const UNANSWERED = "a settlement is unanswered";
-const NOT_CHARGED_AGAIN =
-  "a primary has lost an answered charge, and it cannot be made again: bill it by hand, or write it off";
 const UNCONFIRMED_DROPPED =
   "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
 
@@ -43,28 +37,10 @@ export type Settlements = ReturnType<typeof createSettlements>;
 /** Each probe compares the store with what it confirmed and sends it what waits, before the breaker closes. */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
-  const { metrics, known } = connection;
-  const counts = createSettlementCounts(metrics);
+  const { known } = connection;
   const { outbox, unconfirmed } = createWaiting(connection, options);
   const isUnanswered = (primary: Primary): boolean =>
     outbox.hasFor({ storeId: known.facts?.id, has: settledBy(connection, primary) });
-  /** Answered by the store, for this gateway or for one that ended. */
-  function charged(charge: Charge, outcome: Binding): void {
-    losses.charged(charge, outcome);
-    if (charge.replay) replayed(charge, outcome);
-    else {
-      counts.charged(charge, outcome);
-      if (outcome === "forgotten") reportForgotten(log, charge);
-    }
-  }
-
-  /** Was answered before, and sent again because a primary changed or its gateway ended. */
-  function replayed(charge: Charge, outcome: Binding): void {
-    if (!connection.confirms || (charge.unpaid && outcome === "uncollected")) return;
-    metrics.replayedCharges.inc({ outcome });
-    if (outcome !== "bound" && outcome !== "late")
-      log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
-  }
 
   const targetOf = (primary: Primary): FlushTarget => ({
     run: primary.direct.run,
@@ -73,8 +49,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     storeId: known.facts?.id,
     runId: primary.confirmation?.runId(),
     nowMs: primary.nowMs,
-    charged,
-    voided: counts.voided,
+    ...results,
   });
   const losses = createStoreLosses(connection, {
     outbox,
@@ -83,6 +58,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
     othersWithinMs: options.othersWithinMs,
     log,
   });
+  const results = createSettlementResults(connection, losses.charged, log);
   const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
 
   connection.attach({
@@ -104,8 +80,7 @@ export function createSettlements(connection: Connection, options: SettlementOpt
 
   return {
     outbox,
-    charged,
-    voided: counts.voided,
+    ...results,
     /** Resolves once an answered charge is in a second place; undefined if that is not configured. */
     confirm: confirming?.confirm,
     /** Resolves once it is on disk. @param error why the store has not answered it */
@@ -193,27 +168,3 @@ const settledBy =
     const claimed = connection.ofName(claimName(settlement.call.task.taskId));
     return claimed === primary || !claimed.breaker.isOpen;
   };
-
-export function createSettlementCounts(metrics: Connection["metrics"]) {
-  const settlements = madeOnce((outcome) => metrics.settlements.series({ outcome }));
-  const consumed = metrics.creditsConsumed.series();
-  return {
-    charged({ call: { price } }: Charge, outcome: Binding): void {
-      settlements(outcome).pending++;
-      if (outcome === "bound" || outcome === "late") consumed.pending += price;
-      if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
-    },
-    voided(outcome: Voided["outcome"]): void {
-      if (outcome === "void") settlements(outcome).pending++;
-    },
-  };
-}
-
-const reportForgotten = (log: Logger, charge: Charge): void => log.error(fieldsOf(charge), FORGOTTEN);
-
-const fieldsOf = ({ call: { requestId, key, price, task } }: Charge) => ({
-  request_id: requestId,
-  account_id: key.accountId,
-  price,
-  task_id: task.taskId,
-});

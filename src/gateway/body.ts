@@ -1,9 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { parseJsonBytes } from "../domain/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
-import type { RequestHead } from "./protocol.ts";
+import { type BodyResult, bad, parseJsonBody, tooLarge } from "./protocol.ts";
 
 /** How much of a refused body is read and discarded, so that a client that is still sending gets its response. */
 const DRAIN_BYTES_MAX = 32 * 1024 * 1024;
@@ -11,41 +10,7 @@ const DRAIN_MS = 10_000;
 /** Chunks of one body. Each costs time and memory, however small it is; no client sends bodies byte by byte. */
 const BODY_CHUNKS_MAX = 10_000;
 
-type BodyResult =
-  | { outcome: "read"; value: unknown }
-  | { outcome: "refused"; refusal: Refusal }
-  | { outcome: "client_gone" };
-
 type BytesResult = Exclude<BodyResult, { outcome: "read" }> | { outcome: "read"; bytes: Buffer };
-
-/** application/json, alone or with charset=utf-8, which some clients spell utf8. RFC 8259 section 11. */
-const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-?8"?[ \t]*;?[ \t]*)?)?$/i;
-/** Longer values are refused without matching, which bounds the time that the pattern takes. */
-const TYPE_CHARS_MAX = 100;
-
-export function jsonHeadFault(head: RequestHead): Refusal | undefined {
-  if (head.contentEncoding) {
-    return refuse("unsupported_media_type", {
-      text: "Unsupported media type: Content-Encoding is not supported",
-    });
-  }
-  if (
-    head.contentType === undefined ||
-    head.contentType.length > TYPE_CHARS_MAX ||
-    !JSON_TYPE.test(head.contentType)
-  ) {
-    return refuse("unsupported_media_type", {
-      text: "Unsupported media type: send Content-Type: application/json (UTF-8)",
-    });
-  }
-  return (head.contentLength ?? 0) > JSON_BODY_BYTES_MAX ? tooLarge() : undefined;
-}
-
-const tooLarge = (): Refusal =>
-  refuse("payload_too_large", { text: `Request body too large: at most ${JSON_BODY_BYTES_MAX} bytes` });
-
-const badBody = (message: string): Refusal =>
-  refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
 /** Called with each chunk of a body that was read; for an upload with 0 bytes. A sender of much at a time is throttled. */
 export type BodyRead = (socket: Socket, bytes: number) => void;
@@ -58,24 +23,16 @@ interface BodyOwner {
 }
 
 /**
- * Reads at most 256 KiB of JSON; always settles. After a refusal the rest is unread (`drainBody`). Node's parser passes on what came with
- * the head once the request's handler has returned: call it in a later microtask. @param contentLength undefined: chunked
+ * Reads at most 256 KiB of JSON that have not all come with the head; always settles. After a refusal the rest is unread (`drainBody`).
+ * @param contentLength undefined: chunked
  */
-export function readJson(
+export const readJson = (
   req: IncomingMessage,
   contentLength: number | undefined,
   timeoutMs: number,
   owner: BodyOwner,
-): BodyResult | Promise<BodyResult> {
-  // `close` may have been emitted while the key was looked up, and is not emitted again.
-  if (req.destroyed) return { outcome: "client_gone" };
-  // A body that is complete needs no memory budget, so it passes while incomplete bodies use the budget up. Decision 0020.
-  if (contentLength !== undefined && contentLength > 0 && req.readableLength === contentLength) {
-    if (contentLength > SMALL_BODY_BYTES) owner.onRead(req.socket, contentLength);
-    return parseBytes(req.read() as Buffer);
-  }
-  return readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner, parseBytes);
-}
+): Promise<BodyResult> =>
+  readPieces(req, contentLength ?? JSON_BODY_BYTES_MAX, timeoutMs, owner, parseJsonBody);
 
 export async function readBytes(
   req: IncomingMessage,
@@ -123,9 +80,6 @@ function readPieces<Result>(
   });
 }
 
-/** Smaller complete bodies are not counted as work; nearly all bodies are smaller. */
-const SMALL_BODY_BYTES = 4096;
-
 const PIECES_BYTES_MIN = 4096;
 /**
  * The least that an incomplete body counts. Bodies may take an eighth of the heap, and one request per 256 KiB of it may be in flight, so a
@@ -157,7 +111,7 @@ class Pieces {
     const length = this.#length + chunk.length;
     if (length > JSON_BODY_BYTES_MAX) return tooLarge();
     if (++this.#count > BODY_CHUNKS_MAX) {
-      return badBody(`the body comes in more than ${BODY_CHUNKS_MAX} pieces`);
+      return bad(`the body comes in more than ${BODY_CHUNKS_MAX} pieces`);
     }
     const refusal = length > this.#held.length ? this.#grow(length) : undefined;
     if (refusal) return refusal;
@@ -198,13 +152,6 @@ class Pieces {
 }
 
 const ignore = (): void => undefined;
-
-function parseBytes(bytes: Buffer): BodyResult {
-  const parsed = parseJsonBytes(bytes);
-  return parsed.ok
-    ? { outcome: "read", value: parsed.value }
-    : { outcome: "refused", refusal: badBody(parsed.message) };
-}
 
 /**
  * Discards what a refused client still sends: an immediate close would reset the connection, and the response would be lost. Bounded in

@@ -13,18 +13,12 @@ import type { CheckedRequest } from "../upstream/dialect.ts";
 import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { refuseAdmission } from "./admission-refusals.ts";
-import { jsonHeadFault, readJson } from "./body.ts";
+import { readJson } from "./body.ts";
 import { continueReading, type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { refuseKnown } from "./inspect-key.ts";
-import {
-  isAllowed,
-  recordAffordable,
-  refuseFromMemory,
-  rememberGoodKey,
-  rememberRestrictions,
-  rememberTask,
-} from "./key-memory.ts";
-import type { RequestHead } from "./protocol.ts";
+import { recordAffordable, refuseFromMemory, rememberGoodKey, rememberTask } from "./key-memory.ts";
+import { isAllowed, rememberRestrictions } from "./key-restrictions.ts";
+import { completeJson, jsonHeadFault, type RequestHead } from "./protocol.ts";
 import { relay, validateBody } from "./relay.ts";
 import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
@@ -40,11 +34,13 @@ export async function generate(
   continueReading(exchange);
   const bodyFromMs = performance.now();
   await undefined;
-  const read = await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
-    budget: gateway.bodies,
-    keyId: context.key.keyId,
-    onRead: gateway.bodyRead,
-  });
+  const read =
+    completeJson(exchange.req, head.contentLength, gateway.bodyRead) ??
+    (await readJson(exchange.req, head.contentLength, config.server.bodyTimeoutMs, {
+      budget: gateway.bodies,
+      keyId: context.key.keyId,
+      onRead: gateway.bodyRead,
+    }));
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
   if (read.outcome === "refused") return refuseEarly(context, read.refusal);

@@ -205,7 +205,7 @@ export interface RequestContext extends Snapshot {
 }
 
 /** Awaits a script of the store; measures its time and its span where the configuration asks for them. */
-export function storeStep<T>(
+export async function storeStep<T>(
   { config, exchange }: RequestContext,
   script: string,
   work: Promise<T>,
@@ -214,20 +214,15 @@ export function storeStep<T>(
   if (spans === undefined && config.log.slowRequestMs === 0) return work;
   const startedMs = performance.now();
   const span = spans?.store(script);
-  const end = (outcome: string | undefined): void => {
+  let outcome: string | undefined;
+  try {
+    const result = await work;
+    if (span) outcome = outcomeOf(result);
+    return result;
+  } finally {
     exchange.storeMs = (exchange.storeMs ?? 0) + performance.now() - startedMs;
     span?.end(outcome);
-  };
-  return work.then(
-    (result) => {
-      end(outcomeOf(result));
-      return result;
-    },
-    (error: unknown) => {
-      end(undefined);
-      throw error;
-    },
-  );
+  }
 }
 
 function outcomeOf(result: unknown): string {

@@ -11,7 +11,8 @@ import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import { refuseRestricted, rememberGoodKey, rememberTask } from "./key-memory.ts";
+import { rememberGoodKey, rememberTask } from "./key-memory.ts";
+import { refuseRestricted } from "./key-restrictions.ts";
 import { isKnownUnmetered, isStoreUnavailable, passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import { isIdentity } from "../domain/limits.ts";
+import { parseJsonBytes } from "../domain/json.ts";
+import { isIdentity, JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
+import type { BodyRead } from "./body.ts";
 
 export interface RequestHead {
   authorization: string | undefined;
@@ -172,7 +174,7 @@ function expectationFault(req: IncomingMessage, expect: string | undefined): Ref
 /** Host with an optional port, unresolved; HTTP/1.0 may omit both. RFC 9110 section 7.2. */
 const HOST = /^[\w\-.~%!$&'()*+,;=:[\]]*$/;
 
-const bad = (message: string): Refusal =>
+export const bad = (message: string): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path: "", message }] });
 
 /** Many programs read `Transfer_Encoding` as `Transfer-Encoding`, and may frame the request differently. */
@@ -188,4 +190,64 @@ export function isPreflight(req: IncomingMessage): boolean {
 export function asksForWebSocket(req: IncomingMessage): boolean {
   const { upgrade } = req.headers;
   return upgrade !== undefined && /(^|,)\s*websocket\s*(,|$|\/)/i.test(upgrade);
+}
+
+// JSON bodies, as nearly all come: complete, with the head.
+
+/** application/json, alone or with charset=utf-8, which some clients spell utf8. RFC 8259 section 11. */
+const JSON_TYPE = /^application\/json[ \t]*(?:;[ \t]*(?:charset="?utf-?8"?[ \t]*;?[ \t]*)?)?$/i;
+/** Longer values are refused without matching, which bounds the time that the pattern takes. */
+const TYPE_CHARS_MAX = 100;
+
+export function jsonHeadFault(head: RequestHead): Refusal | undefined {
+  if (head.contentEncoding) {
+    return refuse("unsupported_media_type", {
+      text: "Unsupported media type: Content-Encoding is not supported",
+    });
+  }
+  if (
+    head.contentType === undefined ||
+    head.contentType.length > TYPE_CHARS_MAX ||
+    !JSON_TYPE.test(head.contentType)
+  ) {
+    return refuse("unsupported_media_type", {
+      text: "Unsupported media type: send Content-Type: application/json (UTF-8)",
+    });
+  }
+  return (head.contentLength ?? 0) > JSON_BODY_BYTES_MAX ? tooLarge() : undefined;
+}
+
+export const tooLarge = (): Refusal =>
+  refuse("payload_too_large", { text: `Request body too large: at most ${JSON_BODY_BYTES_MAX} bytes` });
+
+export type BodyResult =
+  | { outcome: "read"; value: unknown }
+  | { outcome: "refused"; refusal: Refusal }
+  | { outcome: "client_gone" };
+
+/** Smaller complete bodies are not counted as work; nearly all bodies are smaller. */
+const SMALL_BODY_BYTES = 4096;
+
+/**
+ * A body that is complete needs no memory budget, so it passes while incomplete bodies use the budget up. Decision 0020. Node's parser
+ * passes on what came with the head once the request's handler has returned: call it in a later microtask. @returns undefined for an incomplete body
+ */
+export function completeJson(
+  req: IncomingMessage,
+  contentLength: number | undefined,
+  onRead: BodyRead,
+): BodyResult | undefined {
+  // `close` may have been emitted while the key was looked up, and is not emitted again.
+  if (req.destroyed) return { outcome: "client_gone" };
+  if (contentLength === undefined || contentLength === 0 || req.readableLength !== contentLength)
+    return undefined;
+  if (contentLength > SMALL_BODY_BYTES) onRead(req.socket, contentLength);
+  return parseJsonBody(req.read() as Buffer);
+}
+
+export function parseJsonBody(bytes: Buffer): BodyResult {
+  const parsed = parseJsonBytes(bytes);
+  return parsed.ok
+    ? { outcome: "read", value: parsed.value }
+    : { outcome: "refused", refusal: bad(parsed.message) };
 }

@@ -1,4 +1,5 @@
-import { createTaskIds, withoutClaim } from "../durability/task-ids.ts";
+import { withoutClaim } from "../durability/claims.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import type { DueList } from "../records/due-times.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/requests.ts";

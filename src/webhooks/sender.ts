@@ -106,8 +106,9 @@ class Attempt implements Dispatcher.DispatchHandler {
 
   onRequestStart(controller: Dispatcher.DispatchController): void {
     this.#controller = controller;
-    // Its time was over before it had a connection.
+    // Its time was over before it had a connection. After the process stood still, this may come before the timer.
     if (this.#settled) controller.abort(new Error("too late"));
+    else if (performance.now() - this.#startedMs >= this.#timeoutMs) this.#expire();
   }
 
   onResponseStart(

@@ -2,7 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ClaimError, createTaskIds } from "../../src/durability/task-ids.ts";
+import { ClaimError } from "../../src/durability/claims.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
@@ -52,7 +53,7 @@ afterAll(async () => {
 test("the server refuses names of two slots, so that the tests below prove something", async () => {
   const one = createStage(connection, { partition: 1 });
   const key = await one.givenKey();
-  const { script, item } = await one.onItsWay(() => one.admit(one.request(key)));
+  const { script, item } = await one.onItsWay(() => one.store.voidHold(one.request(key), one.tiers));
   const keys = item.keys.map((name, at) => (at === 5 ? name.replace("{p01}", "{p02}") : name));
   const [reply] = await scriptsOf(connection.redis).send(script, [{ ...item, keys }]);
   await expect(Promise.reject(reply)).rejects.toThrow(/do not hash to the same slot/);

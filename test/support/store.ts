@@ -1,12 +1,9 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import {
-  createSettlementCounts,
-  createSettlements,
-  type SettlementOptions,
-} from "../../src/durability/deferred-settlements.ts";
+import { createSettlements, type SettlementOptions } from "../../src/durability/deferred-settlements.ts";
 import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
+import { createSettlementCounts } from "../../src/durability/settlement-results.ts";
 import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";

@@ -59,8 +59,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/durability/deferred-settlements.ts",
-        from: "    nowMs: primary.nowMs,\n    charged,",
-        to: "    nowMs: Date.now,\n    charged,",
+        from: "    nowMs: primary.nowMs,\n    ...results,",
+        to: "    nowMs: Date.now,\n    ...results,",
       },
       // It hides the mistake: what is sent too late is refused.
       CHARGED_THOUGH_FORGOTTEN,

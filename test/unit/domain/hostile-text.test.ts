@@ -9,9 +9,13 @@ import { TASK_ID } from "../../../src/domain/task-states.ts";
 import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.ts";
 import { clientAddress } from "../../../src/gateway/address.ts";
 import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
-import { jsonHeadFault } from "../../../src/gateway/body.ts";
 import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange.ts";
-import { asksForWebSocket, type RequestHead, readHead } from "../../../src/gateway/protocol.ts";
+import {
+  asksForWebSocket,
+  jsonHeadFault,
+  type RequestHead,
+  readHead,
+} from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/request-lifecycle.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
 import { withoutSecret } from "../../../src/upstream/answer.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { jsonHeadFault } from "../../../src/gateway/body.ts";
 import type { RequestHead } from "../../../src/gateway/protocol.ts";
+import { jsonHeadFault } from "../../../src/gateway/protocol.ts";
 
 const fault = (contentType: string) =>
   jsonHeadFault({ contentType, contentEncoding: false, contentLength: 2 } as RequestHead)?.name;

@@ -227,6 +227,22 @@ test("a slow receiver delays no other message, not even one to its own origin", 
   expect((await Promise.all(slow)).map(({ outcome }) => outcome)).toEqual(Array(20).fill("delivered"));
 });
 
+// A gateway that had stood still sent what another one was sending by then.
+test("a message whose time was over while the process stood still is not sent", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  const sender = givenSender(SHORT);
+  // In a timer: what the kernel has comes before further timers.
+  const { promise, resolve } = Promise.withResolvers<ReturnType<typeof sender.send>>();
+  setTimeout(() => {
+    const sending = sender.send(messageTo(receiver.url));
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SHORT.timeoutMs + 100);
+    resolve(sending);
+  });
+  expect(await promise).toMatchObject({ outcome: "failed", reason: "no answer within 400 ms" });
+  await soon(() => expect(receiver.sockets.size).toBe(0));
+  expect(receiver.requests).toEqual([]);
+});
+
 test("a sender that is closed ends what is in flight, and leaves no connection", async () => {
   const receiver = await givenReceiver(() => undefined);
   const sender = createSender(() => LOOPBACK);

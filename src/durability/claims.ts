@@ -1,0 +1,123 @@
+import type { Redis } from "ioredis";
+import { claimName, claimText, readClaim } from "../records/names.ts";
+import { pipelineOfTick } from "../redis/pipelines.ts";
+import type { StoreFacts } from "../redis/store-facts.ts";
+import { type BindCall, type Binding, bindClaimed } from "../scripts/bind.ts";
+import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
+import { dispute } from "../scripts/dispute.ts";
+import type { Run } from "../scripts/script-definition.ts";
+
+/** The connection's, the outbox's past the breakers, or an operator's. */
+export interface TaskStore {
+  of(partition: number): { run: Run };
+  ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
+  /** `facts`: undefined until the store was reached. */
+  readonly known: { readonly facts: Omit<StoreFacts, "id"> | undefined };
+}
+
+/** The dispute flag of a task id waits so long for the BIND of its owner. */
+const NOTED_MS = 3_600_000;
+/** Longer than any task and its record live: a claim whose owner was lost expires. */
+const CLAIM_MS = 500 * 86_400_000;
+
+/** The primary of the claim is unavailable. Nothing was charged, and the account's primary has not failed. */
+export class ClaimError extends Error {
+  constructor(cause: unknown) {
+    super("the primary of the task id's claim does not answer as it should", { cause });
+  }
+}
+
+/** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
+export function createClaims(store: TaskStore) {
+  const take = pipelineOfTick<BindCall, string | null>(
+    ({ task }) => store.ofName(claimName(task.taskId)),
+    (pipe, { task, requestId, key }) =>
+      pipe.set(claimName(task.taskId), claimText(requestId, key.partition), "PX", CLAIM_MS, "NX", "GET"),
+  );
+  const read = async (name: string): Promise<string | undefined> => {
+    const owner = await store.ofName(name).command((redis) => redis.get(name));
+    return owner === null ? undefined : readClaim(owner).requestId;
+  };
+  const remove = (name: string): Promise<number> => store.ofName(name).command((redis) => redis.del(name));
+  const leftClaims = createLeftClaims(read, remove);
+
+  /** Failures of another primary. @throws ClaimError */
+  async function elsewhere<T>(account: { partition: number }, server: unknown, work: Promise<T>): Promise<T> {
+    try {
+      return await work;
+    } catch (error) {
+      throw server === store.of(account.partition) ? error : new ClaimError(error);
+    }
+  }
+
+  return {
+    /** @param isRepeat the store has answered it before, so its claim is not waited for @throws ClaimError */
+    async bind(call: BindCall, isRepeat = false): Promise<Binding> {
+      const { requestId, key } = call;
+      const { taskId } = call.task;
+      const name = claimName(taskId);
+      const claimed = elsewhere(key, store.ofName(name), take(call));
+      const taken = await (isRepeat ? claimed.catch(withoutClaim) : claimed);
+      const owner = taken ? readClaim(taken) : undefined;
+      if (owner && owner.requestId !== requestId) {
+        const { partition } = owner;
+        const given = { taskId, partition, ownerId: owner.requestId, accountId: key.accountId };
+        const other = store.of(partition);
+        await elsewhere(key, other, other.run(dispute, { ...given, lifetimeMs: NOTED_MS }));
+        return "conflict";
+      }
+      const outcome = await store.of(key.partition).run(bindClaimed, call);
+      // Without a charge nobody else could use the task id. A failure is repeated with the charge.
+      if (taken !== undefined && (outcome === "forgotten" || outcome === "conflict"))
+        await elsewhere(key, store.ofName(name), remove(name));
+      return outcome;
+    },
+
+    /** Reads the claim first, so that nothing is collected while its primary is unavailable. @throws ClaimError */
+    async collect(call: CollectCall & { taskId: string }): Promise<Collected> {
+      const name = claimName(call.taskId);
+      await leftClaims.remove();
+      const owner = await elsewhere(call, store.ofName(name), read(name));
+      const { outcome } = await store.of(call.partition).run(collect, call);
+      if (outcome === "collected" && owner === call.requestId)
+        await remove(name).catch(() => leftClaims.add(name, call.requestId));
+      return outcome;
+    },
+  };
+}
+
+/** More expire on their own. */
+const LEFT_MAX = 10_000;
+const LEFT_BATCH = 20;
+
+/** Claims of collected requests whose primary became unavailable. */
+function createLeftClaims(
+  read: (name: string) => Promise<string | undefined>,
+  remove: (name: string) => Promise<unknown>,
+) {
+  const requestIds = new Map<string, string>();
+
+  function add(name: string, requestId: string): void {
+    if (requestIds.size < LEFT_MAX) requestIds.set(name, requestId);
+  }
+
+  return {
+    add,
+    /** Another request may have claimed the task id since. */
+    async remove(): Promise<void> {
+      for (const [name, requestId] of [...requestIds].slice(0, LEFT_BATCH)) {
+        requestIds.delete(name);
+        try {
+          if ((await read(name)) === requestId) await remove(name);
+        } catch {
+          add(name, requestId);
+        }
+      }
+    },
+  };
+}
+
+export function withoutClaim(error: unknown): undefined {
+  if (error instanceof ClaimError) return undefined;
+  throw error;
+}
