@@ -15,7 +15,7 @@
 --   missing     there is no such account; nothing happens
 --@keys account accounts
 --@args now account_id action revisions actor may_lift fields...
---@include audit changed fields limits lists members metadata money numbers ranks restricted revision status
+--@include accounts audit changes limits members metadata money numbers ranks
 --@unless_frozen account
 local creates = action == "account.create"
 local record = call("HMGET", account, "money", "revision")

@@ -15,7 +15,7 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys account ledger references checkpoint
 --@args now account_id credits reference reason forgotten_before actor
---@include audit ledger money numbers once references
+--@include audit ledger money numbers references
 --@unless_frozen account
 local amount = tonumber(credits)
 local money = read_money(account)

@@ -2,10 +2,9 @@
 -- ADMIT: may this generation run? All or nothing: a refusal writes nothing.
 --
 -- BOUND  200  one request; the window is searched by halves
--- `window` is a list of stamps (ms), newest first. `price_text` is as in include/price.lua, `not_after` a time (ms). `subject`
--- begins the record of the request (include/request.lua), with a price that counts unless `price_text` or the account says another.
--- Without an Idempotency-Key, `idempotency`, `fingerprint` (of path and body) and `digest` (the last part of `idempotency`)
--- are empty. `callback`: the customer's callBackUrl, without spaces (empty: none, or it is not relayed). `restrictions`: those of the
+-- The other names are made here, of the ids and the partition of `key_name`: half of what a caller would send.
+-- `price_text` is as in include/price.lua, `not_after` a time (ms). Without an Idempotency-Key, `fingerprint` (of path and body) and
+-- `digest` (of account and Idempotency-Key) are empty. `callback`: the customer's callBackUrl, without spaces (empty: none, or it is not relayed). `restrictions`: those of the
 -- key that the caller has checked the request against (empty: none).
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier, then
 --   admitted               letters of limits that would have refused it, but are in shadow mode (absent or empty: none; and
@@ -26,10 +25,15 @@
 --   spend_capped           credits that the key may spend in a month, credits that it has spent in this one, the
 --                          request's price (absent: as asked for)
 --   insufficient_credits   credits that can be spent, the request's price (absent: as asked for)
---@keys key_name account window slots request due idempotency?
---@args now tiers request_id price_text subject not_after hold_ms fingerprint digest callback restrictions
---@include date limits money numbers price reply request window
+--@keys key_name
+--@args now tiers request_id account_id key_id endpoint price_text retention_ms not_after hold_ms fingerprint digest callback restrictions
+--@include clock limits money numbers price reply request window
 --@unless_frozen key_name
+
+local prefix = prefix_of(key_name, key_id)
+local account, request = prefix .. "account:" .. account_id, prefix .. "request:" .. request_id
+local window, slots = prefix .. "window:" .. key_id, prefix .. "slots:" .. key_id
+local idempotency = digest ~= "" and prefix .. "idempotency:" .. digest
 
 local key = read_key(key_name, now, tiers)
 if not key then return reply("unknown_key", now) end
@@ -78,7 +82,7 @@ if refusal then return refuse(refusal, a, b, c, d) end
 -- A key that replaces another goes on with what that one has spent, and both count together.
 local spending, spent = key_name, key.counted_spent
 if key.spends_in then
-  spending = string.match(key_name, "^tg:{p%d+}:key:") .. key.spends_in
+  spending = prefix .. "key:" .. key.spends_in
   local counters = call("HGET", spending, "counters")
   spent = counters and select(2, read_counters(counters))
 end
@@ -96,12 +100,12 @@ local available = balance - held
 if available < price then return refuse("insufficient_credits", int(available), details and int(price)) end
 
 local clock, due_at = int(key.clock), int(now + hold_ms)
-if details then subject = with_price(subject, price) end
-local record = request_text("held", subject, clock, due_at)
-if callback ~= "" then record = record .. " callback=" .. callback end
-if details then record = record .. " details=" .. encoded(details) end
-if shared then record = record .. " account_at=" .. shared_mark(shared) end
-if idempotency then record = record .. " idempotency=" .. digest end
+local rest = clock .. " " .. due_at
+if callback ~= "" then rest = rest .. " callback=" .. callback end
+if details then rest = rest .. " details=" .. encoded(details) end
+if shared then rest = rest .. " account_at=" .. shared_mark(shared) end
+if idempotency then rest = rest .. " idempotency=" .. digest end
+local record = request_text("held", account_id, key_id, endpoint, details and int(price) or price_text, retention_ms, rest)
 -- The first write, since it alone may not happen.
 if call("SETNX", request, record) == 0 then return refuse("admitted") end
 local spent_after = int(spent + price)
@@ -113,7 +117,7 @@ if is_new_month then call("HSET", spending, "month", int(month_of(key.clock))) e
 add_to_window(window, clock, live, length)
 call("SADD", slots, request_id)
 write_money(account, balance, int(held + price), used, int(requests + 1), last, extras)
-call("ZADD", due, due_at, request_id)
+call("ZADD", prefix .. "due", due_at, request_id)
 if shared then
   call("HSET", account, "counters", count_request(shared, "0"))
   add_to_window(shared.window, int(shared.clock), shared.live, shared.length)

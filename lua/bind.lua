@@ -5,9 +5,10 @@
 -- A request of price 0 passed unmetered while the store was away, and was never admitted: it takes no slot and no credits.
 --
 -- BOUND  150  one request
--- `price_text` is in credits (0: unmetered), `endpoint` a path, `fixed` are fields of the record. `claim` is empty where the gateway has claimed the task id before. `poll_ms`: until the sweeper may poll.
--- Without an Idempotency-Key, `idempotency`, `response` (the answer's data, JSON), `fingerprint` and `digest` are empty. The
--- names that only a BIND without a hold needs are built here; they are in the same partition.
+-- The other names are made here, as in ADMIT; the claim of the task id is the only one outside of the partition.
+-- `price_text` is in credits (0: unmetered), `endpoint` a path, `fixed` are fields of the record. `claimed` is 1 where the gateway has
+-- claimed the task id before, else empty. `poll_ms`: until the sweeper may poll.
+-- Without an Idempotency-Key, `response` (the answer's data, JSON), `fingerprint` and `digest` are empty.
 -- `admission`: when the request was admitted (ms; empty if it is not known).
 -- RETURNS outcome, now; the numbers of the headers are those of the admission
 --   bound        charged, or unmetered (also when it was bound to this task id before)
@@ -19,15 +20,20 @@
 --                if that is another account's or its task has ended; else nothing happens
 --   forgotten    the request has no record, and COLLECT has deleted its record, or that of a request of this account that
 --                was admitted later. It may have been charged, so nothing happens
---@keys request account slots due ledger task claim? idempotency?
---@args now request_id account_id key_id endpoint price_text retention_ms task_id fixed poll_ms response fingerprint idempotency_ms digest admission
---@include claim clock date dispute due ledger limits money numbers request rollup_note spent task unknown
---@unless_frozen request
+--@keys key_name
+--@args now request_id account_id key_id endpoint price_text retention_ms task_id claimed fixed poll_ms response fingerprint idempotency_ms digest admission
+--@include clock due ledger limits money numbers request rollup_note spent task unknown
+--@unless_frozen key_name
 
-local subject = subject_text(account_id, key_id, endpoint, price_text, retention_ms)
-local text = call("GET", request)
-local recorded_at, earlier = read_held(text, subject), nil
-if not recorded_at then earlier = read_request(request) end
+local prefix = prefix_of(key_name, key_id)
+local request, account, task = prefix .. "request:" .. request_id, prefix .. "account:" .. account_id, prefix .. "task:" .. task_id
+local claim = claimed == "" and "tg:claim:" .. task_id
+local idempotency = digest ~= "" and prefix .. "idempotency:" .. digest
+
+-- The record is `subject` and `rest` behind its state.
+local subject = request_text("", account_id, key_id, endpoint, price_text, retention_ms, "")
+local rest, earlier = read_held(call("GET", request), subject), nil
+if not rest then earlier = read_request(request) end
 local state = earlier and earlier.state or not earlier and "held"
 if not state and admission ~= "" then
   -- The record proves a charge for longer than a BIND may be sent, unless the clock has stepped. Decision 0008.
@@ -35,13 +41,15 @@ if not state and admission ~= "" then
   if collected_until and tonumber(admission) <= tonumber(collected_until) then return { "forgotten", now } end
 end
 -- Values fixed at admission count; the arguments only for a request that the store has forgotten.
-local record = text
-if earlier and earlier.price then
+local recorded_at = earlier and earlier.admitted_at
+if not earlier then
+  recorded_at = string.sub(rest, 1, string.find(rest, " ", 1, true) - 1)
+elseif earlier.price then
   account_id, key_id, endpoint, price_text = earlier.account_id, earlier.key_id or "", earlier.endpoint or "", earlier.price
-elseif earlier then
-  record = request_text("held", subject, "", admission) .. (earlier.reason and " reason=" .. earlier.reason or "")
+  subject, rest = "", string.sub(earlier.text, string.find(earlier.text, " ", 1, true), -1)
+else
+  rest = " " .. admission .. (earlier.reason and " reason=" .. earlier.reason or "")
 end
-recorded_at = recorded_at or earlier.admitted_at
 local price = price_text + 0
 local is_unmetered = price == 0
 if earlier and earlier.task_id and earlier.task_id ~= task_id then return { "conflict", now } end
@@ -49,7 +57,7 @@ if earlier and earlier.task_id and earlier.task_id ~= task_id then return { "con
 -- is. They fail if another request owns the id; no later write can fail.
 local bound_at = int(now)
 local owned = task_text(request_id, key_id, account_id, bound_at)
-local is_free = claim and call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1
+local is_free = claim and call("MSETNX", task, owned, claim, claim_text(request_id, prefix)) == 1
 local owner = not is_free and call("SET", task, owned, "NX", "GET")
 local noted = owner and read_noted(owner)
 if noted then
@@ -61,14 +69,14 @@ elseif owner and read_owner(owner) ~= request_id then
   return { "conflict", now }
 end
 if state == "bound" or state == "finished" then return { earlier.uncollected and "uncollected" or "bound", now } end
-local others = not is_free and claim and taken_by_other(claim, request_id, task)
+local others = not is_free and claim and taken_by_other(claim, request_id, prefix, task_id)
 if others then
   call("DEL", task)
   dispute(others, account_id)
   return { "conflict", now }
 end
 
-local key_name = state ~= "held" and string.match(request, "^tg:{p%d+}:") .. "key:" .. key_id
+local admitted_key = state ~= "held" and prefix .. "key:" .. key_id
 local first = idempotency and call("HMGET", idempotency, "request_id", "void_until", "first_void_id")
 local is_others = first and first[1] and first[1] ~= request_id
 -- The entry that VOID left is gone, which only a step of the clock does while a BIND may come. Decision 0008.
@@ -78,7 +86,7 @@ if state ~= "held" and not is_unmetered then
   local money, limited = read_money(account), call("HGET", account, "limited")
   local covered = money and money.available >= price
   outcome = covered and not is_others and not is_lost and "late" or "uncollected"
-  spent = read_spent(key_name)
+  spent = read_spent(admitted_key)
   shared = limited and read_shared(account, limited, now)
   if shared then read_shared_use(shared) end
 end
@@ -93,39 +101,39 @@ if outcome ~= "uncollected" then
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then
     more = { "admitted_at", int(admitted_at), unpack(more or {}) }
   end
-  local details = read_details(record)
+  local details = read_details(rest)
   if details then more = { "details", details, unpack(more or {}) } end
-  post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, endpoint,
+  post(account, prefix .. "ledger", bound_at, account_id, "consume", -price, state == "held" and -price or 0, price, endpoint,
     task_id, request_id, key_id, more)
 end
 -- An uncovered charge takes no Idempotency-Key: a repeat would be answered with a video for nothing. An unmetered task takes none that
 -- another request has: repeats go on being answered with the task that was or will be charged.
 local takes_key = idempotency and not is_others and (outcome ~= "uncollected" or is_lost)
 -- Without an earlier TTL, which a tombstone has.
-call("SET", request, bound_request(record, task_id, bound_at, fixed)
+call("SET", request, "bound" .. subject .. rest .. " task_id=" .. task_id .. " bound_at=" .. bound_at .. " " .. fixed
   .. (outcome == "uncollected" and " uncollected=1" or "") .. (state ~= "held" and is_unmetered and " unmetered=1" or "")
   .. (takes_key and state ~= "held" and not earlier.idempotency and " idempotency=" .. digest or ""))
 if state == "held" then
-  if string.find(record, " unknown=", 1, true) then remove_unknown(account, request_id) end
+  if string.find(rest, " unknown=", 1, true) then remove_unknown(account, request_id) end
 else
   if outcome == "uncollected" then
     note_ended(request, now, request_id, account_id, key_id, endpoint, "uncollected", price)
   end
   if outcome == "late" then add_spent(spent, admitted_at, price) end
-  if not is_unmetered then call("SADD", slots, request_id) end
+  if not is_unmetered then call("SADD", (string.gsub(key_name, ":key:", ":slots:", 1)), request_id) end
   if shared then call("SADD", shared.slots, request_id) end
-  call("ZREM", string.match(request, "^tg:{p%d+}:") .. "done", request_id)
+  call("ZREM", prefix .. "done", request_id)
   -- VOID reduced the day's count only if the key was still on the day of admission. A key's day never goes back: if it is
   -- that day now, it was at the VOID, so the request is counted again.
-  if recorded_at and change_counts(key_name, recorded_at, 1) then
-    local late, day = call("HMGET", key_name, "late_day", "late_count"), math.floor(recorded_at / DAY_MS)
+  if recorded_at and change_counts(admitted_key, recorded_at, 1) then
+    local late, day = call("HMGET", admitted_key, "late_day", "late_count"), math.floor(recorded_at / DAY_MS)
     local late_count = tonumber(late[1]) == day and tonumber(late[2]) or 0
-    call("HSET", key_name, "late_day", int(day), "late_count", int(late_count + 1))
+    call("HSET", admitted_key, "late_day", int(day), "late_count", int(late_count + 1))
   end
   local account_at = shared_stamp(shared, earlier.account_at)
   if account_at then change_counts(account, account_at, 1) end
 end
-call("ZADD", due, task_score(now + poll_ms), request_id)
+call("ZADD", prefix .. "due", task_score(now + poll_ms), request_id)
 if takes_key then
   call("HSET", idempotency, "request_id", request_id, "fingerprint", fingerprint, "task_id", task_id,
     "response", response, "due_at", int(now + poll_ms))

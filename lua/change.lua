@@ -13,7 +13,7 @@
 --   missing     there is no such key; nothing happens
 --@keys key tiers
 --@args now absent_field revisions actor action fields...
---@include audit changed expiry fields revision tiers words
+--@include audit changes keys words
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revision")
 if not record[1] then return { "missing", now } end

@@ -14,7 +14,7 @@
 --   missing     no such record: another collector was first
 --@keys request done task_name? claim?
 --@args now request_id restored_ms accounts_prefix archive
---@include claim numbers request task
+--@include numbers request task
 --@unless_frozen request
 local record = read_request(request)
 local state = record.state

@@ -17,7 +17,7 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint request_name
 --@args now account_id request_id credits_text reference reason forgotten_before actor
---@include audit ledger money numbers once references refund request
+--@include audit ledger money numbers references refund request
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

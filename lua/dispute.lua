@@ -11,7 +11,7 @@
 --   missing   no record of the owner's is here; nothing happens
 --@keys task
 --@args now owner account_id mark_ms
---@include claim dispute
+--@include task
 --@unless_frozen task
 local text = call("GET", task)
 local noted = text and read_noted(text)

@@ -9,7 +9,7 @@
 --   read
 --@keys ledger trimmed
 --@args now after entries_max checkpoints_prefix
---@include cut
+--@include checkpoint
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))
 local cut = call("HGET", trimmed, "last_entry") or ""
 return { "read", now, entries, cut, checkpoints_before(entries, cut, checkpoints_prefix) }

@@ -7,7 +7,7 @@
 -- RETURNS now, how many keys were taken off the list
 --@keys list
 --@args now most
---@include clock date events numbers
+--@include clock events numbers
 --@unless_frozen list
 -- A time (ms) as ISO 8601.
 local function iso_time(at)

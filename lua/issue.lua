@@ -13,7 +13,7 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys key account account_keys accounts ledger references tiers
 --@args now key_id account_id credits_text reference kind actor must_exist keys_max fields...
---@include audit changed expiry grant ledger money numbers ranks references tiers words
+--@include audit changes grant keys ledger money numbers ranks references words
 --@unless_frozen key
 local credits = tonumber(credits_text)
 

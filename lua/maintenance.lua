@@ -8,7 +8,7 @@
 --   unchanged  the record has these values; nothing happens
 --@keys maintenance
 --@args now actor fields...
---@include audit fields numbers
+--@include audit changes numbers
 --@unless_frozen maintenance
 local before, after = differing_fields(maintenance, fields)
 if not before then return { "unchanged", now } end

@@ -19,7 +19,7 @@
 --                     happens
 --@keys task request account slots due ledger done key_name? poller_window? poller_slots?
 --@args now tiers request_id account_id status data refunds_failed poll_ms gone_max gone_ms actor
---@include audit due events limits money numbers refund reply request retention rollup_note task
+--@include audit due events limits money numbers refund reply request rollup_note task
 --@unless_frozen request
 local key = key_name and read_key(key_name, now, tiers)
 

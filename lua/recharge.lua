@@ -16,7 +16,7 @@
 --   too_large         the balance, with all that may yet be refunded, would leave the exact integers; nothing happens
 --@keys account ledger references checkpoint
 --@args now account_id amount_text reference forgotten_before actor kind details
---@include audit grant ledger money numbers once references
+--@include audit grant ledger money numbers references
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

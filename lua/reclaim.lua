@@ -11,7 +11,7 @@
 --                  refunded it; nothing happens
 --@keys task request account ledger done key_name
 --@args now request_id account_id data
---@include events ledger money numbers refund request retention rollup_note spent task
+--@include events ledger money numbers refund request rollup_note spent task
 --@unless_frozen request
 local record = read_request(request)
 local kept = read_task(task)

@@ -21,7 +21,7 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint request_name
 --@args now account_id request_id reference reason forgotten_before actor price endpoint task_id key_id admitted_at
---@include audit money numbers once references refund request
+--@include audit money numbers references refund request
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

@@ -19,7 +19,7 @@
 --   unknown_account   nothing happens
 --@keys account ledger references checkpoint reversed
 --@args now account_id of requested_text granted_text reference reason forgotten_before actor
---@include audit ledger money numbers once references
+--@include audit ledger money numbers references
 --@unless_frozen account
 local money = read_money(account)
 if not money then return { "unknown_account", "0" } end

@@ -9,7 +9,7 @@
 --   missing           there is no such key; nothing happens
 --@keys key tiers
 --@args now key_id actor
---@include audit changed events numbers tiers
+--@include audit changes events keys numbers
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revoked_at", "label")
 if not record[1] then return { "missing", now } end

@@ -13,7 +13,7 @@
 --            accounted for (only where there is no more; 0 unless somebody changed what is stored)
 --@keys ledger rolled_name trimmed ended
 --@args now most_text usage_prefix totals_prefix kept_ms fields_max
---@include clock day entry numbers ranks sales
+--@include clock entry numbers ranks sales
 --@unless_frozen ledger
 local most = tonumber(most_text)
 -- The place of a number among those of a field.

@@ -20,7 +20,7 @@
 --           (empty: none) of the fields that are asked for here}
 --@keys account references account_keys ledger trimmed checkpoint account_slots due reversed
 --@args now after entries_max slice_max rank_text slots_from window_from_text keys_prefix windows_prefix slots_prefix requests_prefix checkpoints_prefix
---@include cut due limits request window
+--@include checkpoint due limits request window
 local entries = call("XRANGE", ledger, "(" .. after, "+", "COUNT", tonumber(entries_max))
 local cut = call("HGET", trimmed, "last_entry") or ""
 local before = checkpoints_before(entries, cut, checkpoints_prefix)

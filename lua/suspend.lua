@@ -12,7 +12,7 @@
 --   missing      there is no such account; nothing happens
 --@keys account
 --@args now account_id status revisions may_lift actor
---@include audit changed lists money restricted revision status
+--@include accounts audit changes money
 --@unless_frozen account
 local record = call("HMGET", account, "money", "revision", "status")
 if not record[1] then return { "missing", now } end

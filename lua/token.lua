@@ -16,7 +16,7 @@
 --   parent_ended   the parent was revoked, or has expired; nothing happens
 --@keys token tokens token_ids ended_tokens family parent_name
 --@args now token_id actor parent most_text family_most_text fields...
---@include audit numbers text
+--@include audit numbers words
 --@unless_frozen token
 local most, family_most = tonumber(most_text), tonumber(family_most_text)
 local REMOVED_MAX = 10

@@ -14,7 +14,7 @@
 --   broken   the oldest entry, which is not the next one after its account's checkpoint; nothing happens
 --@keys ledger trimmed grants_name rolled_name
 --@args now newest_id newest_account newest_balance newest_request newest_reference kept_ms most_text references_ms checkpoints_prefix requests_prefix references_prefix
---@include checkpoint cut entry numbers references request
+--@include checkpoint entry numbers references request
 --@unless_frozen ledger
 local most = tonumber(most_text)
 

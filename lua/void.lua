@@ -15,7 +15,7 @@
 --   missing    no such request; `unsent` leaves the tombstone
 --@keys request account key_name window slots due done idempotency?
 --@args now tiers request_id reason tombstone_ms actor
---@include audit limits money numbers reply request retention spent unknown
+--@include audit limits money numbers reply request spent unknown
 --@unless_frozen request
 local key = read_key(key_name, now, tiers)
 
@@ -35,7 +35,7 @@ local state, account_at = record.state, shared_stamp(shared, record.account_at)
 if not state then
   call("ZREM", due, request_id)
   if reason == "unsent" then
-    call("SET", request, request_text("void", NO_SUBJECT, "", "") .. " reason=" .. reason, "PX", tombstone_ms)
+    call("SET", request, request_text("void", "", "", "", "", "", "  reason=" .. reason), "PX", tombstone_ms)
   end
   return reply("missing", now, key, window, slots)
 end

@@ -18,7 +18,7 @@
 --   missing     there is no such endpoint, or account; nothing happens
 --@keys account endpoint webhooks
 --@args now account_id endpoint_id action revisions actor most_text overlap_ms fields...
---@include audit changed deliveries endpoints fields numbers revision text
+--@include audit changes deliveries endpoints numbers words
 --@unless_frozen account
 local URL_BYTES_MAX = 400
 local tag = string.match(account, "^tg:{p%d+}")

@@ -1,4 +1,4 @@
---@include audit changed deliveries money
+--@include audit changes deliveries money
 -- Webhook endpoints of an account. Its field `webhooks` has those that are enabled, each with the events that it wants, so that
 -- the script that ends a task reads nothing more. Whoever changes an endpoint calls `list_endpoints` afterwards.
 local function list_endpoints(tag, account_id)

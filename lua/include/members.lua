@@ -1,4 +1,4 @@
---@include text
+--@include words
 -- A change of metadata in the audit: the members that differ. Long ones are cut.
 local METADATA_BYTES_MAX = 400
 local MEMBER_BYTES_MAX = 100

@@ -1,4 +1,4 @@
---@include clock day numbers
+--@include clock numbers
 -- Sorted lists of a partition's accounts: `by-balance` (by the balance of the ledger), `spent:<UTC day>` (by what was charged on
 -- that day without what was refunded), `spent-week` (the same of seven days, today included) and `days-left` (by the thousandths
 -- of a day that the balance lasts at that pace, for accounts that spent any). ROLLUP writes them, so they lag about a second

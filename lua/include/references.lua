@@ -1,4 +1,4 @@
---@include words
+--@include numbers words
 -- An index of references, by which operators find accounts, and repeats the entry of the first call:
 -- `reference-index:<first two characters>` (hash: the next twelve to "account id@entry"), of the SHA-1 of the reference. That a place
 -- names an account proves nothing: other references may share it. At most twenty accounts are kept at one: what more have in
@@ -45,4 +45,18 @@ local function unindex_reference(name, reference, account_id)
   else
     call("HSET", hash, field, table.concat(others, " "))
   end
+end
+
+-- How many references of an account have been forgotten: they are in the archive alone. `name` is that of its checkpoint.
+local function count_forgotten(name)
+  return tonumber(string.match(call("GET", name) or "", "^[^\n]* forgotten (%d+)") or 0)
+end
+
+-- The reply of a change that is made once per reference, if it must not be made: another call has made it, the reference stands for
+-- something else, or it may be one of more than `looked_up` that have been forgotten. Else nil.
+local function refuse_repeat(references, reference, stands_for, checkpoint, looked_up, available)
+  local earlier = call("HGET", references, reference)
+  if earlier then return { earlier == stands_for and "duplicate" or "mismatch", int(available) } end
+  local forgotten = count_forgotten(checkpoint)
+  if forgotten > tonumber(looked_up) then return { "forgotten", int(available), int(forgotten) } end
 end

@@ -1,4 +1,4 @@
---@include date limits numbers spent window
+--@include clock limits numbers spent window
 -- The key's tier. Of a key that ends, or has a cap or restrictions, four words follow it: when it ends (ms), the credits of its
 -- cap, how many of them it has spent in the month of its clock, and its restrictions; `-` for what it has not.
 local function tier_of(key)

@@ -2,18 +2,14 @@
 -- The record of a request is one text: its state and what ADMIT fixes, with a space between, then ` name=value` for each further
 -- field. As a hash it costs Redis three times as much (decision 0004). src/records/requests.ts reads and writes it, too;
 -- src/records/records.ts says what the parts and fields are. What is not known is empty.
--- `subject` is what a gateway knows before ADMIT: account id, key id, endpoint, price, retention (ms).
-local function request_text(state, subject, admitted_at, due_at)
-  return state .. " " .. subject .. " " .. admitted_at .. " " .. due_at
+-- `rest` is what follows the retention (ms). One `..`: Redis hashes each text that is made, byte by byte.
+local function request_text(state, account_id, key_id, endpoint, price, retention_ms, rest)
+  return state .. " " .. account_id .. " " .. key_id .. " " .. endpoint .. " " .. price .. " " .. retention_ms .. " " .. rest
 end
 
-local function subject_text(account_id, key_id, endpoint, price, retention_ms)
-  return account_id .. " " .. key_id .. " " .. endpoint .. " " .. price .. " " .. retention_ms
-end
-
--- A subject with another price, which is that of the account or of the price list in force.
-local function with_price(subject, price)
-  return (string.gsub(subject, "^(%S* %S* %S*) %S*", "%1 " .. int(price)))
+-- The beginning of all names of a partition, by the name of a key's record.
+local function prefix_of(key_name, key_id)
+  return string.sub(key_name, 1, -5 - #key_id)
 end
 
 -- `details` and `fingerprint` may hold spaces, at which a field ends.
@@ -25,15 +21,12 @@ local function decoded(value)
   return (string.gsub(value, "%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
 end
 
--- When the request was admitted (ms, a text), if this record is held and has this subject; else nil. Comparing texts costs Redis a
--- tenth of what a pattern does.
+-- The rest of a record behind its subject if it is held and has this subject, else nil. Comparing texts costs Redis a tenth of
+-- what a pattern does.
 local function read_held(text, subject)
-  local start = "held " .. subject .. " "
-  if not text or string.find(text, start, 1, true) ~= 1 then return nil end
-  return string.sub(text, #start + 1, string.find(text, " ", #start + 1, true) - 1)
+  local is_held = text and string.sub(text, 1, 4) == "held" and string.find(text, subject, 5, true) == 5
+  return is_held and string.sub(text, 5 + #subject) or nil
 end
-
-local NO_SUBJECT = "    "
 
 local function read_state(name)
   local text = call("GET", name)
@@ -74,8 +67,11 @@ local function changed_request(text, state, ...)
   return text
 end
 
--- The text of a record whose request has got a task. `fixed` are further fields, as the gateway writes them.
-local function bound_request(text, task_id, bound_at, fixed)
-  return "bound" .. string.sub(text, string.find(text, " ", 1, true), -1) .. " task_id=" .. task_id .. " bound_at=" .. bound_at
-    .. " " .. fixed
+-- How long (ms) the record of a request is kept that was certainly not made: far beyond any `not_after` of its ADMIT.
+local REFUSED_KEPT_MS = 600000
+
+-- The score in `done` of a request that ends now: the time from which its record may be deleted. One that was restored from the archive has
+-- no retention (false): COLLECT finds it at once and postpones it by its caller's.
+local function forget_at(now, retention_ms)
+  return int(now + tonumber(retention_ms or 0))
 end

@@ -1,4 +1,4 @@
---@include clock day numbers
+--@include clock numbers
 -- Grants of a UTC month: the hash `sold:<month>` of a partition has, by kind, currency and package, the grants,
 -- their credits, and what was paid for them in ten-thousandths of the currency. Only ROLLUP writes it, so a charge costs nothing more.
 local SOLD_FIELDS_MAX = 600

@@ -1,4 +1,4 @@
---@include clock date limits numbers
+--@include clock limits numbers
 -- A key's spend in its current month: credits held and consumed by requests that were admitted in that month,
 -- without what was given back. ADMIT adds to it and moves it on to the next month; here it changes after that. A key that
 -- replaces another (`spends_in`) counts in the record of the first of them, so that a cap holds for both together.

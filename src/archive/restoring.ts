@@ -160,7 +160,7 @@ async function listWords<Item extends { partition: number }>(
   );
 }
 
-/** As lua/include/lists.lua and lua/include/metadata.lua. */
+/** As lua/include/accounts.lua and lua/include/metadata.lua. */
 async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
   const listed = accounts.flatMap(({ partition, accountId, record }) => {
     const { label, status, metadata = "{}" } = record;
@@ -197,7 +197,7 @@ export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[
   await gatherSlots(nodes, keys);
 }
 
-/** As lua/include/tiers.lua. */
+/** As lua/include/keys.lua. */
 async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
   const used = keys.flatMap(({ partition, keyId, record: { tier, revoked_at } }) =>
     tier === undefined || revoked_at !== undefined ? [] : [{ partition, keyId, tier }],
@@ -210,7 +210,7 @@ async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Prom
   );
 }
 
-/** As lua/include/expiry.lua: accounts are told of keys that end so long before they do. */
+/** As lua/include/keys.lua: accounts are told of keys that end so long before they do. */
 const EXPIRY_NOTICE_MS = 7 * 86_400_000;
 
 async function listExpiries(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {

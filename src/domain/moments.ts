@@ -51,7 +51,7 @@ const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 /** A UTC month such as 2026-10. */
 export const isMonth = (text: string): boolean => MONTH.test(text);
 
-/** Months since January 1970; lua/include/date.lua has the same. */
+/** Months since January 1970; lua/include/clock.lua has the same. */
 export function monthOf(ms: number): number {
   const date = new Date(ms);
   return (date.getUTCFullYear() - 1970) * 12 + date.getUTCMonth();

@@ -267,7 +267,7 @@ export const termName = (partition: number): string => `${tag(partition)}:primar
 /** Which gateways have sent again what the primary of this partition may lack (hash: gateway to `ms run of the primary`). */
 export const replayedName = (partition: number): string => `${tag(partition)}:replayed`;
 
-/** The value of a claim: the request, and the partition of its record. Lua reads it in lua/include/claim.lua. */
+/** The value of a claim: the request, and the partition of its record. Lua reads it in lua/include/task.lua. */
 export const claimText = (requestId: string, partition: number): string =>
   `${requestId} p${String(partition).padStart(2, "0")}`;
 

@@ -1,5 +1,5 @@
 import type { ShadowLimit, Tiers } from "../domain/limits.ts";
-import { idempotencyName, type KeyRef, requestName } from "../records/names.ts";
+import type { KeyRef } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { clockOf, type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
 import type { Script } from "./script-definition.ts";
@@ -77,20 +77,14 @@ const priceIn = (value: unknown): { price?: number } =>
 export const admit: Script<AdmitCall, Admission> = {
   name: "admit",
   isBatched: true,
-  keys({ generation: { key, requestId, idempotency } }) {
-    const { key: record, account, window, slots, due } = key.names;
-    const request = requestName(key.partition, requestId);
-    if (!idempotency) return [record, account, window, slots, request, due];
-    const name = idempotencyName(key.partition, idempotency.digest);
-    return [record, account, window, slots, request, due, name];
-  },
+  keys: ({ generation }) => [generation.key.names.key],
   tiers: ({ tiers }) => tiers,
   args({ generation, notAfterMs }) {
-    const { requestId, key, price, prices = price, holdMs, idempotency, callback = "" } = generation;
+    const { requestId, key, endpoint, price, prices = price, retentionMs, holdMs } = generation;
+    const { idempotency, callback = "", restrictions = "" } = generation;
     const { fingerprint = "", digest = "" } = idempotency ?? {};
-    const { restrictions = "" } = generation;
-    const subject = subjectText(key, generation);
-    return [requestId, prices, subject, notAfterMs, holdMs, fingerprint, digest, callback, restrictions];
+    const subject = [requestId, key.accountId, key.keyId, endpoint, prices, Math.round(retentionMs)];
+    return [...subject, notAfterMs, holdMs, fingerprint, digest, callback, restrictions];
   },
   read(reply) {
     const outcome = reply[0] as Admission["outcome"];
@@ -135,9 +129,3 @@ export const admit: Script<AdmitCall, Admission> = {
     }
   },
 };
-
-/** In the form of records/requests.ts: the part of a request's text that is known before ADMIT. */
-const subjectText = (
-  { accountId, keyId }: { accountId: string; keyId: string },
-  fixed: { endpoint: string; price: number; retentionMs: number },
-): string => `${accountId} ${keyId} ${fixed.endpoint} ${fixed.price} ${Math.round(fixed.retentionMs)}`;

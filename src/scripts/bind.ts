@@ -1,6 +1,5 @@
-import { claimName, idempotencyName, requestName, taskName } from "../records/names.ts";
 import type { Generation } from "./admit.ts";
-import type { Script } from "./script-definition.ts";
+import type { Argument, Script } from "./script-definition.ts";
 
 /** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */
 const IDEMPOTENCY_MS = 24 * 3_600_000;
@@ -34,44 +33,20 @@ export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten
 export const bind: Script<BindCall, Binding> = {
   name: "bind",
   isBatched: true,
-  keys: (call) => keysOf(call, claimName(call.task.taskId)),
-  args(call) {
-    const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
-    const { taskId, data, pollMs } = task;
-    const { fingerprint = "", digest = "" } = idempotency ?? {};
-    return [
-      requestId,
-      key.accountId,
-      key.keyId,
-      endpoint,
-      price,
-      Math.round(retentionMs),
-      taskId,
-      fixedText(task),
-      pollMs,
-      data,
-      fingerprint,
-      IDEMPOTENCY_MS,
-      digest,
-      admittedAtMs ?? "",
-    ];
-  },
+  keys: ({ key }) => [key.names.key],
+  args: (call) => argsOf(call, ""),
   read: ([outcome]) => outcome as Binding,
 };
 
-/** KEYS on a Redis Cluster, where the claim is out of the script's reach and taken before. */
-export const bindClaimed: typeof bind = { ...bind, keys: (call) => keysOf(call, "") };
+/** On a Redis Cluster, where the claim is out of the script's reach and taken before. */
+export const bindClaimed: typeof bind = { ...bind, args: (call) => argsOf(call, "1") };
 
-function keysOf(
-  { key: { names, partition }, requestId, task, idempotency }: BindCall,
-  claim: string,
-): string[] {
-  const { account, slots, due, ledger } = names;
-  const request = requestName(partition, requestId);
-  const record = taskName(task.taskId, partition);
-  if (!idempotency) return [request, account, slots, due, ledger, record, claim];
-  const name = idempotencyName(partition, idempotency.digest);
-  return [request, account, slots, due, ledger, record, claim, name];
+function argsOf(call: BindCall, claimed: string): Argument[] {
+  const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
+  const { fingerprint = "", digest = "" } = idempotency ?? {};
+  const fixed = [requestId, key.accountId, key.keyId, endpoint, price, Math.round(retentionMs)];
+  const made = [task.taskId, claimed, fixedText(task), task.pollMs, task.data];
+  return [...fixed, ...made, fingerprint, IDEMPOTENCY_MS, digest, admittedAtMs ?? ""];
 }
 
 /** In the form of records/requests.ts: the part of a request's text that is known before BIND. */

@@ -35,6 +35,6 @@ export const change: Script<ChangeCall, Changed> = {
   },
 };
 
-/** Fields as lua/include/fields.lua takes them. Null removes one. */
+/** Fields as lua/include/changes.lua takes them. Null removes one. */
 export const fieldsAndValues = (fields: Readonly<Record<string, string | number | null>>) =>
   Object.entries(fields).flatMap(([field, value]) => [field, value ?? ""]);

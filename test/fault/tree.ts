@@ -14,7 +14,7 @@ export interface Patch {
 
 /** The checker compares histories with the records of refused requests, which stay for ten minutes. A scenario may take longer, or step its clock. */
 const RECORDS_FOR_THE_CHECKER: Patch = {
-  file: "lua/include/retention.lua",
+  file: "lua/include/request.lua",
   from: "local REFUSED_KEPT_MS = 600000",
   to: "local REFUSED_KEPT_MS = 604800000",
 };

@@ -53,7 +53,7 @@ afterAll(async () => {
 test("the server refuses names of two slots, so that the tests below prove something", async () => {
   const one = createStage(connection, { partition: 1 });
   const key = await one.givenKey();
-  const { script, item } = await one.onItsWay(() => one.admit(one.request(key)));
+  const { script, item } = await one.onItsWay(() => one.store.voidHold(one.request(key), one.tiers));
   const keys = item.keys.map((name, at) => (at === 5 ? name.replace("{p01}", "{p02}") : name));
   const [reply] = await scriptsOf(connection.redis).send(script, [{ ...item, keys }]);
   await expect(Promise.reject(reply)).rejects.toThrow(/do not hash to the same slot/);

@@ -55,7 +55,7 @@ function parseHeader(text: string): Header {
  * limits, and of a repeat, where it answers theirs.
  */
 function outcomesOf(own: string): string[] {
-  const answering = { "refusal_of(": "limits", "refuse_repeat(": "once" };
+  const answering = { "refusal_of(": "limits", "refuse_repeat(": "references" };
   const included = Object.entries(answering).filter(([call]) => own.includes(call));
   const body = own + included.map(([, file]) => readScript(`include/${file}`)).join("");
   const places = [

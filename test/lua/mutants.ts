@@ -302,7 +302,7 @@ export const MUTANTS: readonly Mutant[] = [
   ),
   mutant("what is spent is of no month", "admit", "if is_new_month then", "if false then"),
   mutant("last month's credits go on", "admit", "is_new_month and 0 or (spent or 0) + 0", "(spent or 0) + 0"),
-  mutant("a month ends a day early", "include/date", "+ 719468", "+ 719469"),
+  mutant("a month ends a day early", "include/clock", "+ 719468", "+ 719469"),
   without(
     "a void gives no room back",
     "void",
@@ -419,7 +419,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "nobody knows what an account counted",
     "admit",
-    'if shared then record = record .. " account_at=" .. shared_mark(shared) end\n',
+    'if shared then rest = rest .. " account_at=" .. shared_mark(shared) end\n',
   ),
   mutant("an account's remaining without the new one", "admit", "= shared.live + 1,", "= shared.live,"),
   mutant("an account's active without the new one", "admit", "shared.active + 1\n", "shared.active\n"),
@@ -622,7 +622,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("active without the new one", "admit", "active + 1, key.noted,", "active, key.noted,"),
   mutant("the first of a window resets now", "admit", "oldest or key.clock", "oldest"),
   mutant("the newest resets", "admit", "oldest or key.clock", "key.clock"),
-  without("the sweeper never hears of it", "admit", 'call("ZADD", due, due_at, request_id)\n'),
+  without("the sweeper never hears of it", "admit", 'call("ZADD", prefix .. "due", due_at, request_id)\n'),
   mutant(
     "a limit in shadow mode refuses",
     "include/limits",
@@ -711,16 +711,16 @@ export const MUTANTS: readonly Mutant[] = [
     "0",
   ),
   without("a disputed task id goes unmarked", "bind", "  dispute(task, account_id)\n"),
-  mutant("only running tasks are disputed", "include/dispute", " or is_final(task.status) then", " then"),
+  mutant("only running tasks are disputed", "include/task", " or is_final(task.status) then", " then"),
   mutant(
     "the same account's running task is disputed",
-    "include/dispute",
+    "include/task",
     "task.account_id ~= account_id or",
     "true or",
   ),
   mutant(
     "a disputed task's owner is another",
-    "include/claim",
+    "include/task",
     'string.match(text, "^!?(%S+)")',
     'string.match(text, "^(%S+)")',
   ),
@@ -744,37 +744,37 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a late one without a slot",
     "bind",
-    '  if not is_unmetered then call("SADD", slots, request_id) end\n',
+    '  if not is_unmetered then call("SADD", (string.gsub(key_name, ":key:", ":slots:", 1)), request_id) end\n',
   ),
-  without(
-    "a late one stays among the ended",
-    "bind",
-    '  call("ZREM", string.match(request, "^tg:{p%d+}:") .. "done", request_id)\n',
-  ),
+  without("a late one stays among the ended", "bind", '  call("ZREM", prefix .. "done", request_id)\n'),
   mutant("a tombstone's expiry stays", "bind", 'or ""))\nif state', 'or ""), "KEEPTTL")\nif state'),
   mutant(
     "the bound stays among the holds",
     "bind",
-    "due, task_score(now + poll_ms)",
-    "due, int(now + poll_ms)",
+    '"due", task_score(now + poll_ms)',
+    '"due", int(now + poll_ms)',
   ),
-  without("nobody polls the task", "bind", 'call("ZADD", due, task_score(now + poll_ms), request_id)\n'),
+  without(
+    "nobody polls the task",
+    "bind",
+    'call("ZADD", prefix .. "due", task_score(now + poll_ms), request_id)\n',
+  ),
   mutant(
     "the task id is not taken",
     "bind",
-    'claim and call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1',
+    'claim and call("MSETNX", task, owned, claim, claim_text(request_id, prefix)) == 1',
     'claim and call("EXISTS", task, claim) == 0',
   ),
   mutant(
     "the task id is claimed without a record",
     "bind",
-    'call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1',
-    'call("EXISTS", task) == 0 and call("SETNX", claim, claim_text(request_id, task)) == 1',
+    'call("MSETNX", task, owned, claim, claim_text(request_id, prefix)) == 1',
+    'call("EXISTS", task) == 0 and call("SETNX", claim, claim_text(request_id, prefix)) == 1',
   ),
   mutant(
     "the task id is not claimed",
     "bind",
-    'call("MSETNX", task, owned, claim, claim_text(request_id, task)) == 1',
+    'call("MSETNX", task, owned, claim, claim_text(request_id, prefix)) == 1',
     'call("SETNX", task, owned) == 1',
   ),
   mutant(
@@ -816,8 +816,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a charge without an admission is deleted without a trace",
     "bind",
-    'request_text("held", subject, "", admission)',
-    'request_text("held", subject, "", "")',
+    'rest = " " .. admission',
+    'rest = " "',
   ),
   // void
   mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
@@ -914,7 +914,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a bound request stays unknown",
     "bind",
-    '  if string.find(record, " unknown=", 1, true) then remove_unknown(account, request_id) end\n',
+    '  if string.find(rest, " unknown=", 1, true) then remove_unknown(account, request_id) end\n',
   ),
   mutant("blocked for ever", "admit", "now < tonumber(blocked_until)", "true"),
   mutant("too many unknown outcomes refuse nothing", "admit", "if blocked_until and", "if false and"),
@@ -1021,7 +1021,7 @@ export const MUTANTS: readonly Mutant[] = [
   without("one reference credits twice", "recharge", 'call("HSET", references, reference, stands_for)\n'),
   mutant(
     "another amount is a duplicate",
-    "include/once",
+    "include/references",
     'earlier == stands_for and "duplicate" or "mismatch"',
     '"duplicate"',
   ),
@@ -1039,36 +1039,31 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("claimed for another account", "lease", '"account_id", "key_id"', '"key_id", "account_id"'),
   mutant("claims one too many", "lease", "0, tonumber(requests_max)", "0, tonumber(requests_max) + 1"),
   mutant("collected one ms late", "collect", "kept_until > now", "kept_until >= now"),
-  mutant(
-    "an ended request is found at once",
-    "include/retention",
-    "now + tonumber(retention_ms or 0)",
-    "now",
-  ),
+  mutant("an ended request is found at once", "include/request", "now + tonumber(retention_ms or 0)", "now"),
   mutant(
     "the retention is not fixed",
     "admit",
-    'request_text("held", subject, clock, due_at)',
-    'request_text("held", (string.gsub(subject, "%d+$", "")), clock, due_at)',
+    "or price_text, retention_ms, rest)",
+    'or price_text, "", rest)',
   ),
   mutant(
     "a forgotten request gets no retention",
     "bind",
-    'request_text("held", subject, "", admission) ..',
-    'request_text("held", (string.gsub(subject, "%d+$", "")), "", admission) ..',
+    '  rest = " " .. admission',
+    '  subject, rest = string.gsub(subject, "%d+ $", " "), " " .. admission',
   ),
   mutant("another's maximum age is answered", "inspect", 'fixed.max_age_ms or ""', '"1"'),
   mutant(
     "the maximum age is not fixed",
-    "include/request",
-    '.. " bound_at=" .. bound_at\n    .. " " .. fixed',
-    '.. " bound_at=" .. bound_at\n    .. " " .. string.gsub(fixed, "^max_age_ms=%d+", "max_age_ms=", 1)',
+    "bind",
+    '.. bound_at .. " " .. fixed',
+    '.. bound_at .. " " .. string.gsub(fixed, "^max_age_ms=%d+", "max_age_ms=", 1)',
   ),
   mutant(
     "the upstream is not kept",
-    "include/request",
-    '\n    .. " " .. fixed',
-    '\n    .. " " .. string.match(fixed, "^%S+")',
+    "bind",
+    '.. bound_at .. " " .. fixed',
+    '.. bound_at .. " " .. string.match(fixed, "^%S+")',
   ),
   without("collected, but still listed", "collect", 'call("ZREM", done, request_id)\n'),
   without(
@@ -1087,11 +1082,11 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a claim of another partition is not looked at",
     "bind",
-    "not is_free and claim and taken_by_other(claim, request_id, task)",
+    "not is_free and claim and taken_by_other(claim, request_id, prefix, task_id)",
     "nil",
   ),
   mutant("no claim is taken", "bind", "local owned = task_text(", "claim = nil\nlocal owned = task_text("),
-  mutant("another's claim is taken for its own", "include/claim", "read_owner(found) == request_id", "true"),
+  mutant("another's claim is taken for its own", "include/task", "read_owner(found) == request_id", "true"),
   without("a task id of another partition goes unmarked", "bind", "  dispute(others, account_id)\n"),
   without("a refused task id is bound in its partition", "bind", '  call("DEL", task)\n'),
 ];
@@ -1163,11 +1158,11 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant("a changed key is not noted", "change", 'note_changed(key, "key " .. key_id)', ""),
   mutant(
     "a later change is not counted",
-    "include/changed",
+    "include/changes",
     '"HINCRBY", tag .. ":changed", what, 1',
     '"HSET", tag .. ":changed", what, 1',
   ),
-  mutant("nothing is noted", "include/changed", "== 1 then", "== 2 then"),
+  mutant("nothing is noted", "include/changes", "== 1 then", "== 2 then"),
   mutant(
     "a change after the read is lost",
     "archived",
@@ -1243,7 +1238,7 @@ export const ARCHIVE_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes that only entries of one millisecond show, and a claim that was taken before its BIND. */
 export const LAYOUT_MUTANTS: readonly Mutant[] = [
-  mutant("its own claim is taken for another's", "include/claim", "or read_owner(found) == request_id", ""),
+  mutant("its own claim is taken for another's", "include/task", "or read_owner(found) == request_id", ""),
   mutant("an id loses its number", "include/checkpoint", '"%-0$"', '"%-%d+$"'),
 ];
 
@@ -1252,7 +1247,7 @@ export const CLUSTER_MUTANTS: readonly Mutant[] = [
   without("a disputed task id goes unmarked", "dispute", "  dispute(task, account_id)\n"),
   mutant("another request's task is marked", "dispute", "read_owner(text) ~= owner then", "false then"),
   mutant("the task id is not taken", "bind", 'call("SET", task, owned, "NX", "GET")', 'call("GET", task)'),
-  mutant("a mark before BIND is not found", "include/dispute", '"^!%S+ (%S+) %? 0$"', '"^(never)$"'),
+  mutant("a mark before BIND is not found", "include/task", '"^!%S+ (%S+) %? 0$"', '"^(never)$"'),
   mutant("the same account's task is disputed before its BIND", "bind", " and noted ~= account_id", ""),
   mutant("a mark that is out of date counts", "bind", "read_owner(owner) == request_id and noted", "noted"),
   mutant(
@@ -1500,37 +1495,37 @@ export const TRIM_MUTANTS: readonly Mutant[] = [
   mutant("credits stop at the cut", "credits", 'call("GET", checkpoint) or nil', "nil"),
   mutant(
     "a forgotten reference credits again",
-    "include/once",
+    "include/references",
     "if forgotten > tonumber(looked_up) then",
     "if false then",
   ),
   mutant(
     "what was looked up does not count",
-    "include/once",
+    "include/references",
     "forgotten > tonumber(looked_up)",
     "forgotten > 0",
   ),
   mutant(
     "what was forgotten since the look-up does not count",
-    "include/once",
+    "include/references",
     "forgotten > tonumber(looked_up)",
     'looked_up == "0" and forgotten > 0',
   ),
   mutant(
     "forgotten credits are taken for references",
-    "include/once",
+    "include/references",
     " forgotten (%d+)",
     " forgotten_credits (%d+)",
   ),
   mutant(
     "the entry at the cut counts as there",
-    "include/cut",
+    "include/checkpoint",
     "> tonumber(other_sequence)",
     ">= tonumber(other_sequence)",
   ),
   mutant(
     "no account goes on from its checkpoint",
-    "include/cut",
+    "include/checkpoint",
     'if previous ~= "" and not is_later(previous, cut) then',
     "if false then",
   ),
@@ -1577,11 +1572,11 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
 export const TIER_MUTANTS: readonly Mutant[] = [
   without("a new key is not counted", "issue", "count_tier(key, tiers)\n"),
   without("a changed key is not counted anew", "change", "count_tier(key, tiers)\n"),
-  mutant("a revoked key is counted", "include/tiers", "f[1] and not f[2] and f[1]", "f[1]"),
-  mutant("a key is counted only once in its life", "include/tiers", "tier == counted", "counted"),
-  mutant("it stays counted under its former tier", "include/tiers", "counted, -1)", "counted, 0)"),
-  mutant("a tier without keys stays", "include/tiers", "<= 0 then", "< 0 then"),
-  without("where it is counted is not kept", "include/tiers", '    call("HSET", key, "counted", tier)\n'),
+  mutant("a revoked key is counted", "include/keys", "f[1] and not f[2] and f[1]", "f[1]"),
+  mutant("a key is counted only once in its life", "include/keys", "tier == counted", "counted"),
+  mutant("it stays counted under its former tier", "include/keys", "counted, -1)", "counted, 0)"),
+  mutant("a tier without keys stays", "include/keys", "<= 0 then", "< 0 then"),
+  without("where it is counted is not kept", "include/keys", '    call("HSET", key, "counted", tier)\n'),
 ];
 
 /** Of collecting, where something brings a request to it early, as no sequence of the model does; test/lua/sweeps.test.ts finds it. */
@@ -1651,11 +1646,11 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
     '"before", cjson.encode(before)',
     '"before", cjson.encode(after)',
   ),
-  mutant("what is the same counts as changed", "include/fields", "if earlier ~= value then", "if true then"),
-  mutant("an empty value is kept", "include/fields", "if value == cjson.null then", "if false then"),
+  mutant("what is the same counts as changed", "include/changes", "if earlier ~= value then", "if true then"),
+  mutant("an empty value is kept", "include/changes", "if value == cjson.null then", "if false then"),
   mutant("any revision is good for a key", "change", "if not is_seen(revisions, record[2])", "if false"),
-  mutant("a first revision is not 0", "include/revision", '(revision or "0")', '(revision or "")'),
-  mutant("a part of a revision is good", "include/revision", '.. ",", "," .. (revision', '.. ",", (revision'),
+  mutant("a first revision is not 0", "include/changes", '(revision or "0")', '(revision or "")'),
+  mutant("a part of a revision is good", "include/changes", '.. ",", "," .. (revision', '.. ",", (revision'),
   mutant("a key's revision stays", "change", '"revision", 1)', '"revision", 0)'),
   without(
     "a key that is not there is made",
@@ -1695,7 +1690,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   mutant("any revision is good to suspend", "suspend", "if not is_seen(revisions, record[2])", "if false"),
   mutant("anybody lifts a suspension", "account", 'may_lift ~= "1" and', "false and"),
   mutant("anybody opens a closed account", "suspend", 'may_lift ~= "1" and', "false and"),
-  mutant("closed is less than suspended", "include/status", "closed = 2", "closed = 0.5"),
+  mutant("closed is less than suspended", "include/accounts", "closed = 2", "closed = 0.5"),
   mutant("a suspension's repeat is audited", "suspend", "if record[3] == status then", "if false then"),
   mutant("a suspended account is not listed", "suspend", "\nlist_account(account, account_id)\n", "\n"),
   without("a suspension leaves the revision", "suspend", 'call("HINCRBY", account, "revision", 1)\n'),
@@ -1707,7 +1702,7 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   mutant("metadata is audited whole", "include/members", "if value ~= others[name] then", "if true then"),
   mutant("a member is audited whole", "include/members", "#value > MEMBER_BYTES_MAX", "false"),
   mutant("all members are audited", "include/members", "bytes <= METADATA_BYTES_MAX", "true"),
-  mutant("a character is cut in two", "include/text", "while last > 0 and", "while false and"),
+  mutant("a character is cut in two", "include/words", "while last > 0 and", "while false and"),
   mutant("a quote in a name ends it", "include/members", "string.byte(json, at) == 34 then", "true then"),
   mutant("a list ends at its first comma", "include/members", "depth = depth + 1", "depth = depth"),
   mutant("a key's repeated revocation is audited", "revoke", "if record[2] then", "if false then"),
@@ -1756,7 +1751,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     '"recharge"',
   ),
   mutant("an adjustment's reason is not kept", "adjust", '"reason", reason, "ref', '"reason", "x", "ref'),
-  mutant("another amount is the same adjustment", "include/once", "earlier == stands_for", "earlier"),
+  mutant("another amount is the same adjustment", "include/references", "earlier == stands_for", "earlier"),
   mutant(
     "an adjustment of any account",
     "adjust",
@@ -1777,7 +1772,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
     "false then",
   ),
   without("a refund's reference is not kept", "refund", 'call("HSET", references, reference, stands_for)\n'),
-  mutant("any reference is the same refund", "include/once", "earlier == stands_for", "earlier"),
+  mutant("any reference is the same refund", "include/references", "earlier == stands_for", "earlier"),
   mutant("a held request is refunded", "refund", 'state == "held" or', "false or"),
   mutant("a bound request is refunded", "refund", 'or state == "bound" then', "then"),
   mutant("a void request is refunded", "refund", 'state == "void" or', "false or"),
@@ -1807,23 +1802,23 @@ export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"
 export const EVENT_MUTANTS: readonly Mutant[] = [
   mutant(
     "at the line is below it",
-    "include/alerts",
+    "include/ledger",
     "available < tonumber(threshold)",
     "available <= tonumber(threshold)",
   ),
   mutant(
     "the highest of several is told",
-    "include/alerts",
+    "include/ledger",
     "then lowest = threshold",
     "then lowest = lowest or threshold",
   ),
   mutant(
     "each charge below the line is told",
-    "include/alerts",
+    "include/ledger",
     "(told and tonumber(lowest) >= told)",
     "false",
   ),
-  mutant("changed thresholds are not armed", "include/alerts", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
+  mutant("changed thresholds are not armed", "include/ledger", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
   mutant(
     "a refund arms the line",
     "include/ledger",
@@ -1832,13 +1827,13 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   ),
   mutant(
     "a recharge arms nothing",
-    "include/alerts",
+    "include/ledger",
     "if is_recharge then return told and",
     "if is_recharge then return false and",
   ),
   mutant(
     "a recharge arms everything",
-    "include/alerts",
+    "include/ledger",
     'told and (lowest and alerts .. "/" .. lowest or "") or nil',
     '""',
   ),
@@ -1857,12 +1852,12 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "RESTRICTION[after.status] then",
     "false then",
   ),
-  mutant("an end is told of once in all", "include/restricted", "(tonumber(revision or 0) + 1)", '"1"'),
+  mutant("an end is told of once in all", "include/accounts", "(tonumber(revision or 0) + 1)", '"1"'),
   mutant("a revoked key expires", "expiring", "and not record[3] and", "and"),
-  mutant("a key is told of eight days ahead", "include/expiry", "7 * 86400000", "8 * 86400000"),
+  mutant("a key is told of eight days ahead", "include/keys", "7 * 86400000", "8 * 86400000"),
   mutant(
     "a key that does not end any more stays listed",
-    "include/expiry",
+    "include/keys",
     'call("ZREM", list, key_id)',
     "local _",
   ),
@@ -1955,12 +1950,7 @@ export const EXTRA_MUTANTS: readonly Mutant[] = [
 
 /** Mistakes in fields of a request that the model does not know. */
 export const PACKED_MUTANTS: readonly Mutant[] = [
-  mutant(
-    "a request forgets its callBackUrl",
-    "admit",
-    'if callback ~= "" then record',
-    "if false then record",
-  ),
+  mutant("a request forgets its callBackUrl", "admit", 'if callback ~= "" then rest', "if false then rest"),
   mutant("the reason of a price is not encoded", "admit", "encoded(details)", "details"),
   mutant(
     "the reason of a price is charged encoded",
@@ -2023,7 +2013,12 @@ export const PRICE_MUTANTS: readonly Mutant[] = [
     '"list_price":\' .. int(price)',
     '"list_price":\' .. 0',
   ),
-  mutant("a request holds the list price", "admit", "if details then subject", "if false then subject"),
+  mutant(
+    "a request holds the list price",
+    "admit",
+    "details and int(price) or price_text, ret",
+    "price_text, ret",
+  ),
   mutant("a request does not keep why", "admit", '" details=" .. encoded(details)', '""'),
   mutant("an entry does not say why", "bind", "if details then more", "if false then more"),
   mutant("an admission does not say the price", "admit", "key.noted, details and int(price))", "key.noted)"),
@@ -2060,7 +2055,7 @@ export const REVERSAL_MUTANTS: readonly Mutant[] = [
   mutant("a grant is reversed again", "reverse", "of, int(before + amount)", "of, int(amount)"),
   mutant("the sum of reversals is the last one", "reverse", 'call("HGET", reversed, "") or 0)', "0)"),
   mutant("any reference reverses again", "reverse", "if earlier then", "if false then"),
-  mutant("another amount is the same reversal", "include/once", "earlier == stands_for", "earlier"),
+  mutant("another amount is the same reversal", "include/references", "earlier == stands_for", "earlier"),
   without(
     "a reversal's reference is not kept",
     "reverse",
@@ -2083,7 +2078,7 @@ export const REVERSAL_MUTANTS: readonly Mutant[] = [
   ),
   mutant(
     "a reversal may repeat a forgotten one",
-    "include/once",
+    "include/references",
     "if forgotten > tonumber(looked_up)",
     "if false",
   ),
@@ -2137,7 +2132,7 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("kept for a day less", "rollup", "31 * DAY_MS", "30 * DAY_MS"),
   mutant(
     "a day without its month",
-    "include/day",
+    "include/clock",
     "DAYS[number] = known",
     "DAYS[0] = known\n    DAYS[number + 1] = known",
   ),
@@ -2172,12 +2167,12 @@ export const ROLLUP_MUTANTS: readonly Mutant[] = [
   mutant("there seems to be no more", "rollup", "local has_more = #entries == most or", "local has_more ="),
   mutant(
     "a month begins a day late",
-    "include/day",
+    "include/clock",
     "(days - day + 1) * DAY_MS",
     "(days - day + 2) * DAY_MS",
   ),
-  mutant("the first of a month is a 0", "include/date", "/ 5) + 1\n", "/ 5)\n"),
-  mutant("months are one off", "include/date", "shifted + 3 or", "shifted + 2 or"),
+  mutant("the first of a month is a 0", "include/clock", "/ 5) + 1\n", "/ 5)\n"),
+  mutant("months are one off", "include/clock", "shifted + 3 or", "shifted + 2 or"),
   mutant("what is not counted may leave", "trim", "if rolled and is_later(id, rolled) then break end", ""),
 ];
 
@@ -2226,14 +2221,14 @@ export const ENDED_MUTANTS: readonly Mutant[] = [
 export const LISTS_MUTANTS: readonly Mutant[] = [
   without("the former label stays", "account", "unlist_account(account, account_id)\n"),
   mutant("the new label is not listed", "account", "\nlist_account(account, account_id)\nif", "\nif"),
-  mutant("labels keep their case", "include/lists", "string.lower(record[1])", "record[1]"),
+  mutant("labels keep their case", "include/accounts", "string.lower(record[1])", "record[1]"),
   mutant(
     "accounts are listed by label alone",
-    "include/lists",
+    "include/accounts",
     '.. " " .. account_id },\n    { tag .. ":inactive"',
     '},\n    { tag .. ":inactive"',
   ),
-  mutant("the status is not listed", "include/lists", "record[2] and record[2] ..", "false and"),
+  mutant("the status is not listed", "include/accounts", "record[2] and record[2] ..", "false and"),
 ];
 
 /** Mistakes in the index of metadata. */
@@ -2287,8 +2282,8 @@ export const WORD_MUTANTS: readonly Mutant[] = [
   mutant("capitals stay", "include/words", "string.lower(text)", "text"),
   mutant("bytes beyond ASCII part words", "include/words", "%w\\128-\\255", "%w"),
   mutant("only the first word is listed", "include/words", '" ", at)', '" ", 1)'),
-  mutant("a text is cut within a character", "include/text", "last > 0 and", "false and"),
-  mutant("true and false are listed", "include/lists", "not value.is_flag", "true"),
+  mutant("a text is cut within a character", "include/words", "last > 0 and", "false and"),
+  mutant("true and false are listed", "include/accounts", "not value.is_flag", "true"),
   mutant(
     "a reference has as many words as a label",
     "include/words",

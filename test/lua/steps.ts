@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
-import type { KeyRef } from "../../src/records/names.ts";
+import { type KeyRef, requestName } from "../../src/records/names.ts";
 import type { ChargeEntry } from "../../src/scripts/refund.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
@@ -162,11 +162,13 @@ async function together(
   const [first] = calls;
   if (!first) return;
   if (spoilt !== undefined) {
-    const name = `tg:{p${stage.partition}}:spoilt`;
-    await stage.redis.multi().del(name).rpush(name, "no hash and no text").exec();
     const at = spoilt % (calls.length + 1);
     const { script, item } = first;
-    calls.splice(at, 0, { script, item: { ...item, keys: item.keys.map(() => name) } });
+    const spoiltOf = (name: string) => name.replace("}:", "}:spoilt-");
+    // ADMIT and BIND make the request's name themselves, like the key's.
+    for (const name of [...item.keys, requestName(stage.partition, String(item.args[0]))])
+      await stage.redis.multi().del(spoiltOf(name)).rpush(spoiltOf(name), "no hash and no text").exec();
+    calls.splice(at, 0, { script, item: { ...item, keys: item.keys.map(spoiltOf) } });
     expected.splice(at, 0, "WRONGTYPE");
   }
   const replies = await stage.arriveTogether(calls);

@@ -1,4 +1,4 @@
---@include metadata words
+--@include events metadata words
 -- Lists of a partition in which operators find accounts: `labels` (zset: the label in lower case, a space, account id) and
 -- `inactive` (zset: status, a space, account id), all scores 0. A script that changes the label or the status of an account
 -- calls `unlist_account` before it and `list_account` after it: both go by the record. Lower case is that of ASCII.
@@ -30,4 +30,18 @@ local function change_words_of_account(command, account, account_id)
   for _, value in ipairs(metadata_values(record[2])) do
     if not value.is_flag then change_words_of_text(command, account, value.text, account_id) end
   end
+end
+
+local RESTRICTION = { suspended = 1, closed = 2 }
+
+-- True if an account with one status may do more with another; an unset status is active.
+local function lifts(before, after)
+  return (RESTRICTION[after] or 0) < (RESTRICTION[before] or 0)
+end
+
+-- Tells an account that it is suspended or closed (`account.suspended`). `revision` is that of its record, which tells this time apart.
+local function tell_restricted(account, now, account_id, status, revision)
+  local data = '{"status":"' .. status .. '"}'
+  local subject = account_id .. "-" .. (tonumber(revision or 0) + 1)
+  add_event(account, now, account_id, call("HGET", account, "webhooks"), "account.suspended", subject, data, data)
 end

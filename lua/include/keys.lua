@@ -1,3 +1,4 @@
+--@include numbers
 -- Counts a key under its tier in `tiers` (hash of the partition: tier to how many keys use it); one that is revoked uses
 -- none. The key's `counted` says where it is counted already, so this may run any number of times.
 local function count_tier(key, tiers)
@@ -10,5 +11,17 @@ local function count_tier(key, tiers)
     call("HSET", key, "counted", tier)
   else
     call("HDEL", key, "counted")
+  end
+end
+
+-- Keys that end, by when their accounts are told (`tg:{pNN}:expiring`, zset: key id by ms): so long before they do.
+local EXPIRY_NOTICE_MS = 7 * 86400000
+
+local function list_expiry(key, key_id, expires_at)
+  local list = string.match(key, "^tg:{p%d+}") .. ":expiring"
+  if expires_at then
+    call("ZADD", list, int(tonumber(expires_at) - EXPIRY_NOTICE_MS), key_id)
+  else
+    call("ZREM", list, key_id)
   end
 end
