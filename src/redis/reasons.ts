@@ -15,7 +15,7 @@ export class StoreError extends Error implements StoreReason {
   }
 }
 
-/** What the code or the message of the client library's or the system's error matches. */
+/** Explains an error of the client library or the system by its code or its message. */
 type Row = readonly [matches: RegExp, why: string, advice: string];
 
 const NO_TRUST =
