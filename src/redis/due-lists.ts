@@ -14,6 +14,9 @@ interface PartitionList<List extends string> {
   partition: number;
 }
 
+/** Requests of a busy gateway wait while it writes the commands of a round trip: for all 128 lists of a store, some milliseconds each second. */
+const AT_ONCE = 32;
+
 type Due<List extends string, Partitions> = Record<List, Partitions>;
 
 /**
@@ -43,6 +46,7 @@ export function createDueLists<List extends string>(
           redis,
           lists,
           (pipe, { name, from = 0 }) => pipe.zrangebyscore(name, from, "+inf", "WITHSCORES", "LIMIT", 0, 1),
+          AT_ONCE,
         );
         firstDue.set(
           redis,
