@@ -43,11 +43,11 @@ export class PlacementFollower {
   }
 
   /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
-  ask(): void {
+  readonly ask = (): void => {
     if (this.#isClosed || this.#isWanted) return;
     this.#isWanted = true;
     if (!this.#isAsking) this.#askIn(APART_MS);
-  }
+  };
 
   /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
   asked(): Promise<void> {
