@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
-import { storeNowMs } from "./server-clock.ts";
+import { storeNowMs } from "./server-info.ts";
 import { createWriteWatch } from "./write-watch.ts";
 
 /** A sorted set of a partition, whose scores say when something is due (Unix ms). */
