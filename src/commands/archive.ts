@@ -7,10 +7,10 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { withArchive, withOwnArchive } from "./local-archive.ts";
 import { requireConfig } from "./local-config.ts";
 import { command, group } from "./options.ts";
-import { print } from "./output.ts";
+import { findingsText, print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { withAnyLayout, withRedisToWrite } from "./redis.ts";
-import { iso, paint, table } from "./terminal.ts";
+import { iso } from "./terminal.ts";
 
 export const archiveCommand = group("archive", "the archive in PostgreSQL at ARCHIVE_URL", [
   migrateCommand,
@@ -54,23 +54,10 @@ function verifyCommand(): Command {
 /** A page of a large table, on a slow disk. */
 const VERIFY_MS = 60_000;
 
-function inWords({
-  ok,
-  accounts,
-  entries,
-  keys,
-  violations,
-  unlisted = 0,
-  ...seen
-}: ArchiveVerification): string {
-  const compared = `${entries} entries of ${accounts} accounts (${seen.in_redis} of them in Redis, too) and ${keys} keys`;
-  if (!ok && violations.length === 0)
-    return `${paint("yellow", "Not all of the archive could be compared")}; what could be is right: ${compared}.`;
-  if (ok) return `${paint("green", "The archive is right")}: ${compared}.`;
-  const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);
-  const more = unlisted > 0 ? `\n... and ${unlisted} more` : "";
-  const found = `${paint("red", `${violations.length + unlisted} violations`)} in ${compared}.`;
-  return `${table(["INVARIANT", "ACCOUNT", "REQUEST", "WHAT"], rows)}${more}\n\n${found}`;
+function inWords(result: ArchiveVerification): string {
+  const { accounts, entries, keys, in_redis: inRedis } = result;
+  const compared = `${entries} entries of ${accounts} accounts (${inRedis} of them in Redis, too) and ${keys} keys`;
+  return findingsText(result, "archive", compared);
 }
 
 function detachCommand(): Command {

@@ -5,10 +5,9 @@ import type { Verification } from "../ledger/verify-run.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command, group } from "./options.ts";
-import { print } from "./output.ts";
+import { findingsText, numbered, print } from "./output.ts";
 import { startProgress } from "./progress.ts";
 import { ownConfig, withRedis } from "./redis.ts";
-import { paint, table } from "./terminal.ts";
 
 export const ledgerCommand = group("ledger", "the ledger: verify and export it", [
   verifyCommand,
@@ -39,15 +38,8 @@ function verifyCommand(): Command {
     });
 }
 
-function inWords({ ok, accounts, entries, violations, unlisted = 0 }: Verification): string {
+function inWords(result: Verification): string {
+  const { accounts, entries } = result;
   const seen = `${numbered(accounts, "account", "accounts")} and ${numbered(entries, "ledger entry", "ledger entries")}`;
-  if (!ok && violations.length === 0)
-    return `${paint("yellow", "Not all of the ledger could be read")}; what could be is right: ${seen}.`;
-  if (ok) return `${paint("green", "The ledger is right")}: ${seen}.`;
-  const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);
-  const more = unlisted > 0 ? `\n... and ${unlisted} more` : "";
-  const found = `${paint("red", numbered(violations.length + unlisted, "violation", "violations"))} in ${seen}.`;
-  return `${table(["INVARIANT", "ACCOUNT", "REQUEST", "WHAT"], rows)}${more}\n\n${found}`;
+  return findingsText(result, "ledger", seen);
 }
-
-const numbered = (count: number, one: string, many: string): string => `${count} ${count === 1 ? one : many}`;

@@ -1,8 +1,9 @@
 import { once } from "node:events";
 import path from "node:path";
 import { visible } from "../domain/operator-texts.ts";
+import type { Findings } from "../ledger/fold.ts";
 import { type Unread, unreadInWords } from "../redis/partition-reads.ts";
-import { hasColours, plain } from "./terminal.ts";
+import { hasColours, paint, plain, table } from "./terminal.ts";
 
 /** Done as far as possible: a part of the store could not be read, or replicas do not have what was written. */
 const PARTLY_EXIT_CODE = 2;
@@ -71,6 +72,21 @@ export function noteUnread(unread: Unread): void {
   process.exitCode = PARTLY_EXIT_CODE;
   note(`${unreadInWords(unread)}: ${unread.partitions.join(", ")}. Run it again when all servers answer.`);
 }
+
+/** @param what was verified @param seen how much of it */
+export function findingsText({ ok, violations, unlisted = 0 }: Findings, what: string, seen: string): string {
+  if (!ok && violations.length === 0)
+    return `${paint("yellow", `Not all of the ${what} could be read`)}; what could be is right: ${seen}.`;
+  if (ok) return `${paint("green", `The ${what} is right`)}: ${seen}.`;
+  const rows = violations.map((one) => [one.invariant, one.account_id, one.request_id, one.message]);
+  const more = unlisted > 0 ? `\n... and ${unlisted} more` : "";
+  const found = numbered(violations.length + unlisted, "violation", "violations");
+  const all = table(["INVARIANT", "ACCOUNT", "REQUEST", "WHAT"], rows);
+  return `${all}${more}\n\n${paint("red", found)} in ${seen}.`;
+}
+
+export const numbered = (count: number, one: string, many: string): string =>
+  `${count} ${count === 1 ? one : many}`;
 
 /** Masks API keys in a message: errors end up in logs and tickets. A semicolon at the end belongs to the message. */
 export const withoutKeys = (text: string): string =>

@@ -1,6 +1,7 @@
 import { API_PREFIX } from "../domain/endpoints.ts";
 import { requireEndpoint, requireOrder } from "../operations/access/operator-values.ts";
 import {
+  fromArchive,
   oncePerReference,
   type ReadArchived,
   requireReason,
@@ -192,13 +193,11 @@ async function archivedCharges(
     const [endpoint = "", amount] = name.split(" ");
     return { endpoint, amount: Number(amount) };
   });
-  try {
-    return await findCharges(nodes, partition, { fromMs, toMs, charged });
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    const advice = "repeat the call later, with the same reference";
-    throw new OperatorError(`${gone}, which cannot be used (${why}); ${advice}`, "unavailable", "from");
-  }
+  return fromArchive(
+    () => findCharges(nodes, partition, { fromMs, toMs, charged }),
+    (why) => `${gone}, which cannot be used (${why}); repeat the call later, with the same reference`,
+    "from",
+  );
 }
 
 async function chargesInRedis(

@@ -71,5 +71,12 @@ export function inCommandWords(error: unknown): string {
 export const noAccount = (accountId: string): OperatorError =>
   new OperatorError(`there is no account ${accountId}`, "not_found");
 
+export const tooLarge = (path?: string): OperatorError =>
+  new OperatorError(
+    "the balance would be too large to be exact; nothing is changed",
+    "balance_too_large",
+    path,
+  );
+
 export const accountClosed = (accountId: string): OperatorError =>
   new OperatorError(`account ${accountId} is closed; nothing is changed`, "account_closed");

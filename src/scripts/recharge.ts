@@ -15,7 +15,7 @@ interface RechargeCall extends CreditChange {
   details?: string;
 }
 
-export type Recharged = CreditReply<"recharged" | "duplicate" | "too_large" | "closed">;
+type Recharged = CreditReply<"recharged" | "duplicate" | "too_large" | "closed">;
 
 export const recharge: Script<RechargeCall, Recharged> = {
   name: "recharge",

@@ -1,5 +1,6 @@
+import type { Static } from "typebox";
 import { expect } from "vitest";
-import type { Overview } from "../../src/admin/console/page/objects.d.ts";
+import type { Overview } from "../../src/admin/api/view-schemas.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { partitionOf, totalsName, usageName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -223,7 +224,7 @@ export async function givenReports(gateway: TestGateway, gateways: number): Prom
   const report = { atMs: Date.now(), violations: 0, credits };
   await gateway.redis.set("tg:ledger-report", JSON.stringify(report));
   await until(async () => {
-    const overview = (await managing(gateway)("GET", "/overview")) as Overview;
+    const overview = (await managing(gateway)("GET", "/overview")) as Static<typeof Overview>;
     return overview.open !== null && overview.gateways.length === gateways && overview.ledger.right === true;
   }, "an overview with all figures");
 }

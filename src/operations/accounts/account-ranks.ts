@@ -4,7 +4,7 @@ import { META, partitionNames, spentName } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import type { PartitionReads } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type RankedPlace, ranked } from "../../scripts/ranked.ts";
 import { compareBytes, firstOverAll, type Listed } from "./sorted-lists.ts";
@@ -17,8 +17,8 @@ export type AccountSort = (typeof ACCOUNT_SORTS)[number];
 export const isDescending = (sort: AccountSort): boolean => sort.startsWith("-");
 
 const WEEK_DAYS = 7;
-/** Half a millisecond of Redis. */
-const PARTITIONS_AT_ONCE = 16;
+/** Either takes half a millisecond of Redis: a page of a partition's list, and the spending of a day and partition. */
+const [PARTITIONS_AT_ONCE, DAYS_AT_ONCE] = [16, 100];
 
 interface RankedAccount extends Listed {
   score: number;
@@ -119,6 +119,7 @@ export async function spendingOf(
   const scores = await reads.many<(string | null)[], (typeof lists)[number]>(
     lists,
     (pipe, { partition, day, ids }) => pipe.zmscore(spentName(partition, day), ids),
+    DAYS_AT_ONCE,
   );
   const spending = new Map<string, Spending>(
     accounts.map(({ accountId }) => [accountId, { today: 0, week: 0 }]),

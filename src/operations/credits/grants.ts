@@ -8,29 +8,15 @@ import {
   type EntryDetails,
   type GrantKind,
   grantText,
-  type LedgerEntry,
 } from "../../records/ledger-entries.ts";
-import { accountClosed, OperatorError } from "../../records/operator-error.ts";
+import { accountClosed, OperatorError, tooLarge } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { writablePlace } from "../../redis/store-facts.ts";
-import { type Recharged, recharge } from "../../scripts/recharge.ts";
+import { recharge } from "../../scripts/recharge.ts";
 import { requireAccountId, requireCredits } from "../access/operator-values.ts";
 import { unknownAccount } from "../accounts/accounts.ts";
-import {
-  type AfterLookUp,
-  entryOfReference,
-  oncePerReference,
-  type ReadArchived,
-  requireReference,
-} from "./references.ts";
-
-interface Grant {
-  outcome: "recharged" | "duplicate";
-  balance: number;
-  /** Undefined where many more were made since. */
-  entry?: LedgerEntry | undefined;
-}
+import { type Booked, book, type ReadArchived, requireReference } from "./references.ts";
 
 interface GrantTerms {
   credits?: number | undefined;
@@ -113,23 +99,24 @@ export async function grantCredits(
   actor: Actor,
   readArchived?: ReadArchived,
   { kind, details }: GrantNotes = PLAIN,
-): Promise<Grant> {
+): Promise<Booked<"recharged">> {
   requireAccountId(accountId);
   requireCredits(amount);
   requireReference(reference);
   const { partition, redis } = await writablePlace(nodes, accountId);
-  const granted = await oncePerReference(
-    { nodes, accountId, reference, standsFor: grantText(kind, amount), readArchived },
+  const granted = await book(
+    { nodes, partition, accountId, reference, standsFor: grantText(kind, amount), readArchived },
+    "recharged",
     (lookedUp) =>
       scriptsOf(redis).run(recharge, {
         ...{ partition, accountId, amount, reference, kind, details: detailsText(details), lookedUp, actor },
       }),
+    ({ outcome }) => (outcome === "closed" ? accountClosed(accountId) : tooLarge()),
+    unknownAccount,
   );
-  const grant = grantOf(granted, accountId);
-  const place = { partition, accountId, reference, booked: granted };
-  const entry = await entryOfReference(nodes, place, readArchived);
-  if (grant.outcome === "duplicate" && entry) requireSameSale(reference, detailsOf(entry), details);
-  return { ...grant, entry };
+  const { outcome, entry } = granted;
+  if (outcome === "duplicate" && entry) requireSameSale(reference, detailsOf(entry), details);
+  return granted;
 }
 
 /** A repeat says the same about package and money; the price of a package may have changed since. */
@@ -146,21 +133,4 @@ function requireSameSale(reference: string, earlier: EntryDetails, wanted: Entry
     "reference_mismatch",
     "reference",
   );
-}
-
-function grantOf(granted: AfterLookUp<Recharged>, accountId: string): Grant {
-  switch (granted.outcome) {
-    case "recharged":
-    case "duplicate":
-      return { outcome: granted.outcome, balance: granted.balance };
-    case "too_large":
-      throw new OperatorError(
-        "the balance would be too large to be exact; nothing is changed",
-        "balance_too_large",
-      );
-    case "closed":
-      throw accountClosed(accountId);
-    case "unknown_account":
-      throw unknownAccount(accountId);
-  }
 }

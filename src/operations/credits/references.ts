@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, REFERENCE_ACCOUNTS_MAX, referencePlace } from "../../records/names.ts";
-import { OperatorError } from "../../records/operator-error.ts";
+import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { moneyOf } from "../../records/packed-fields.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
@@ -52,10 +52,19 @@ function otherUse(reference: string, earlier: string | undefined, wanted: string
   );
 }
 
+/** A use of a reference: what it stands for. */
+interface Reference {
+  nodes: RedisNodes;
+  accountId: string;
+  reference: string;
+  standsFor: string;
+  readArchived: ReadArchived | undefined;
+}
+
 type WithReference = { outcome: string };
 type Forgotten = { outcome: "forgotten"; balance: number; references: number };
 type Mismatch = { outcome: "mismatch"; balance: number };
-export type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" | "mismatch" }>;
+type AfterLookUp<Reply> = Exclude<Reply, { outcome: "forgotten" | "mismatch" }>;
 
 interface FoundInArchive {
   outcome: "duplicate";
@@ -69,13 +78,7 @@ interface FoundInArchive {
  * @throws OperatorError `reference_mismatch`, `reference_used`, `unavailable`
  */
 export async function oncePerReference<Reply extends WithReference>(
-  what: {
-    nodes: RedisNodes;
-    accountId: string;
-    reference: string;
-    standsFor: string;
-    readArchived: ReadArchived | undefined;
-  },
+  what: Reference,
   run: (lookedUp: number) => Promise<Reply | Forgotten | Mismatch>,
 ): Promise<AfterLookUp<Reply> | FoundInArchive> {
   for (let lookUps = 0, lookedUp = 0; lookUps <= LOOK_UPS_MAX; lookUps++) {
@@ -93,12 +96,33 @@ export async function oncePerReference<Reply extends WithReference>(
   throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
 }
 
-async function useInRedis(what: {
-  nodes: RedisNodes;
-  accountId: string;
-  reference: string;
-}): Promise<string | undefined> {
-  const { nodes, accountId, reference } = what;
+/** Credits that were moved under a reference. */
+export interface Booked<Done extends string> {
+  outcome: Done | "duplicate";
+  balance: number;
+  /** Undefined where many more were made since. */
+  entry: LedgerEntry | undefined;
+}
+
+/** As `oncePerReference`, with the entry. @param done the outcome of a first call @throws the error of `refused` for further outcomes */
+export async function book<Done extends string, Reply extends { outcome: string }>(
+  what: Reference & { partition: number },
+  done: Done,
+  run: (lookedUp: number) => Promise<Reply | Forgotten | Mismatch>,
+  refused: (
+    reply: Exclude<Reply, { outcome: "unknown_account" | "forgotten" | "mismatch" }>,
+  ) => OperatorError,
+  unknown: (accountId: string) => OperatorError = noAccount,
+): Promise<Booked<Done>> {
+  const reply = await oncePerReference(what, run);
+  const { outcome, balance } = reply as { outcome: string; balance: number };
+  if (outcome === "unknown_account") throw unknown(what.accountId);
+  if (outcome !== done && outcome !== "duplicate") throw refused(reply as Parameters<typeof refused>[0]);
+  const entry = await entryOfReference(what.nodes, { ...what, booked: reply }, what.readArchived);
+  return { outcome: outcome as Done | "duplicate", balance, entry };
+}
+
+async function useInRedis({ nodes, accountId, reference }: Reference): Promise<string | undefined> {
   const { partition, redis } = await placeOfAccount(nodes, accountId);
   const found = await redis.hget(accountNames(partition, accountId).references, reference);
   return found ?? undefined;
@@ -111,23 +135,27 @@ async function lookUp({
   nodes,
   accountId,
   reference,
-}: {
-  readArchived: ReadArchived | undefined;
-  nodes: RedisNodes;
-  accountId: string;
-  reference: string;
-}): Promise<LedgerEntry | undefined> {
+}: Reference): Promise<LedgerEntry | undefined> {
   if (!readArchived) {
     throw new OperatorError(`${NEEDS_ARCHIVE}; set ARCHIVE_URL and run this again`, "unavailable");
   }
+  return fromArchive(
+    () => readArchived(nodes, accountId, reference),
+    (why) => `${NEEDS_ARCHIVE}, which cannot be used (${why}); run this again later`,
+  );
+}
+
+/** @param inWords the message where the archive cannot be read, and why @throws OperatorError `unavailable` */
+export async function fromArchive<T>(
+  read: () => Promise<T>,
+  inWords = (why: string) => `the archive cannot be read now (${why}); try again later`,
+  path?: string,
+): Promise<T> {
   try {
-    return await readArchived(nodes, accountId, reference);
+    return await read();
   } catch (error) {
     const why = error instanceof Error ? error.message : String(error);
-    throw new OperatorError(
-      `${NEEDS_ARCHIVE}, which cannot be used (${why}); run this again later`,
-      "unavailable",
-    );
+    throw new OperatorError(inWords(why), "unavailable", path);
   }
 }
 

@@ -18,7 +18,9 @@ import { partitionsOf } from "../../redis/store-facts.ts";
 import { type ChargeEntry, type Refunded, refund } from "../../scripts/refund.ts";
 import { findTask } from "../tasks/operator-tasks.ts";
 import {
+  type Booked,
   entryOfReference,
+  fromArchive,
   oncePerReference,
   type ReadArchived,
   requireReason,
@@ -47,13 +49,9 @@ export interface ArchiveLookUps {
   findEntry?: FindArchivedEntry | undefined;
 }
 
-interface Refund {
-  outcome: "refunded" | "duplicate";
+interface Refund extends Booked<"refunded"> {
   accountId: string;
   requestId: string;
-  balance: number;
-  /** Undefined where many more were made since. */
-  entry: LedgerEntry | undefined;
 }
 
 /**
@@ -179,7 +177,11 @@ async function findCharge(
 ): Promise<FoundCharge> {
   const isAllowed = ({ accountId }: LedgerEntry): boolean =>
     accounts === undefined || accounts.includes(accountId);
-  const inArchive = await fromArchive(findArchived, nodes, id);
+  const inArchive = await fromArchive(
+    async () => findArchived?.(nodes, id),
+    (why) =>
+      `nothing is changed: the record of ${id} is gone, and the archive cannot be used (${why}); run this again later`,
+  );
   const archived = inArchive && isAllowed(inArchive.charge) ? inArchive : undefined;
   if (archived?.isRefunded) return archived;
   const search = createSearch(nodes, id, isAllowed);
@@ -205,22 +207,6 @@ async function findCharge(
     );
   }
   throw new OperatorError(`no task or request ${id} was charged`, "not_found");
-}
-
-async function fromArchive(
-  find: FindArchivedCharge | undefined,
-  nodes: RedisNodes,
-  id: string,
-): Promise<ArchivedCharge | undefined> {
-  try {
-    return await find?.(nodes, id);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new OperatorError(
-      `nothing is changed: the record of ${id} is gone, and the archive cannot be used (${why}); run this again later`,
-      "unavailable",
-    );
-  }
 }
 
 export function chargeEntry(partition: number, stored: StreamEntry): ChargeEntry {

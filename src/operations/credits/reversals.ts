@@ -3,19 +3,13 @@ import type { Actor } from "../../records/actor.ts";
 import { readCheckpoint } from "../../records/checkpoints.ts";
 import { isGrant, kindOf, type LedgerEntry, reversalText, standsFor } from "../../records/ledger-entries.ts";
 import { accountNames } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
 import { reverse } from "../../scripts/reverse.ts";
 import { requireAccountId } from "../access/operator-values.ts";
-import {
-  entryOfReference,
-  oncePerReference,
-  type ReadArchived,
-  requireReason,
-  requireReference,
-} from "./references.ts";
+import { type Booked, book, type ReadArchived, requireReason, requireReference } from "./references.ts";
 import { transactionOfReference } from "./transactions.ts";
 
 interface ReversalTerms {
@@ -25,13 +19,6 @@ interface ReversalTerms {
   reason: string;
   /** Undefined: all that is left. */
   amount?: number | undefined;
-}
-
-interface Reversal {
-  outcome: "reversed" | "duplicate";
-  balance: number;
-  /** Undefined where many more were made since. */
-  entry: LedgerEntry | undefined;
 }
 
 /**
@@ -45,7 +32,7 @@ export async function reverseGrant(
   { of, reference, amount, reason }: ReversalTerms,
   actor: Actor,
   readArchived?: ReadArchived,
-): Promise<Reversal> {
+): Promise<Booked<"reversed">> {
   requireAccountId(accountId);
   if (amount !== undefined && !(Number.isSafeInteger(amount) && amount >= 1 && amount <= CREDITS_MAX))
     throw new OperatorError(`amount must be a whole number from 1 to ${CREDITS_MAX}`, "invalid", "amount");
@@ -54,27 +41,18 @@ export async function reverseGrant(
   requireOf(of);
   const { partition, redis } = await writablePlace(nodes, accountId);
   const granted = await forgottenGrant(nodes, partition, accountId, of, readArchived);
-  const reversed = await oncePerReference(
-    { nodes, accountId, reference, standsFor: reversalText(of, amount), readArchived },
+  return book(
+    { nodes, partition, accountId, reference, standsFor: reversalText(of, amount), readArchived },
+    "reversed",
     (lookedUp) =>
       scriptsOf(redis).run(reverse, {
         ...{ partition, accountId, of, amount, granted, reference, reason: why, lookedUp, actor },
       }),
+    (reply) =>
+      reply.outcome === "nothing_left"
+        ? nothingLeft(of, reply)
+        : new OperatorError(`the account has no grant ${of}; nothing is changed`, "grant_not_found", "of"),
   );
-  switch (reversed.outcome) {
-    case "reversed":
-    case "duplicate": {
-      const place = { partition, accountId, reference, booked: reversed };
-      const entry = await entryOfReference(nodes, place, readArchived);
-      return { outcome: reversed.outcome, balance: reversed.balance, entry };
-    }
-    case "nothing_left":
-      throw nothingLeft(of, reversed);
-    case "no_grant":
-      throw new OperatorError(`the account has no grant ${of}; nothing is changed`, "grant_not_found", "of");
-    case "unknown_account":
-      throw noAccount(accountId);
-  }
 }
 
 function requireOf(of: string): void {

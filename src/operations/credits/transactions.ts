@@ -10,7 +10,6 @@ import {
   RECLAIM,
 } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../records/names.ts";
-import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
@@ -19,7 +18,7 @@ import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { newestFirst, positionText, readPosition } from "../newest-first.ts";
 import { type ArchivedHistory, type HistoryPage, isWanted, readHistory } from "./account-history.ts";
-import { entryUnder, type ReadArchived, requireReference } from "./references.ts";
+import { entryUnder, fromArchive, type ReadArchived, requireReference } from "./references.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 
 /** Types that are asked for, and those that are stored. */
@@ -136,15 +135,6 @@ export async function transactionOfReference(
   if (await redis.hexists(accountNames(partition, accountId).references, reference))
     return entryUnder(nodes, { partition, accountId, reference }, ask);
   return ask?.(nodes, accountId, reference);
-}
-
-async function fromArchive<T>(read: () => Promise<T>): Promise<T> {
-  try {
-    return await read();
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new OperatorError(`the archive cannot be read now (${why}); try again later`, "unavailable");
-  }
 }
 
 const LOOKED_AT_MAX = 1000;

@@ -1,23 +1,17 @@
 import type { TSchema } from "typebox";
 import { adjustCredits } from "../../../operations/credits/adjustments.ts";
 import { grantCredits, readGrant } from "../../../operations/credits/grants.ts";
+import type { Booked } from "../../../operations/credits/references.ts";
 import { reverseGrant } from "../../../operations/credits/reversals.ts";
-import type { LedgerEntry } from "../../../records/ledger-entries.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
 import { NewAdjustment, NewGrant, NewReversal, Transaction } from "../money-schemas.ts";
 import { type Answer, type ApiCall, operation } from "../route.ts";
 import type { OperationSettings } from "../services.ts";
 import { transactionShown } from "../shown.ts";
 
-interface Booked {
-  outcome: string;
-  balance: number;
-  entry?: LedgerEntry | undefined;
-}
-
 /** The answer to a booking: 201, and 200 for one that an earlier call has made. */
 export function bookingAnswer(
-  { outcome, balance, entry }: Booked,
+  { outcome, balance, entry }: Booked<string>,
   _call: ApiCall,
   { lookUps }: OperationSettings,
 ): Answer {

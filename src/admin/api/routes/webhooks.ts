@@ -1,6 +1,5 @@
 import { durationMs } from "../../../config/setting-types.ts";
 import {
-  type DeliveryTarget,
   deliveryTarget,
   listDeliveries,
   redeliver,
@@ -20,6 +19,7 @@ import type { RedisNodes } from "../../../redis/nodes.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";
+import type { OperationSettings } from "../services.ts";
 import { deliveryShown, webhookShown } from "../shown.ts";
 import {
   DeletedWebhook,
@@ -34,11 +34,18 @@ import {
 
 const OVERLAP_DEFAULT = "24h";
 
-const endpointOf = (nodes: RedisNodes, { params }: Pick<ApiCall, "params">): Promise<Endpoint> =>
-  readEndpoint(nodes, params.account!, params.webhook!);
+type Named = Pick<ApiCall, "params">;
+type Settings = Pick<OperationSettings, "webhooks">;
 
-const targetOf = (nodes: RedisNodes, { params }: Pick<ApiCall, "params">): Promise<DeliveryTarget> =>
-  deliveryTarget(nodes, params.account!, params.webhook!);
+async function endpointOf(nodes: RedisNodes, { params }: Named, { webhooks }: Settings): Promise<Endpoint> {
+  await webhooks();
+  return readEndpoint(nodes, params.account!, params.webhook!);
+}
+
+async function targetOf(nodes: RedisNodes, { params }: Named, { webhooks }: Settings) {
+  await webhooks();
+  return deliveryTarget(nodes, params.account!, params.webhook!);
+}
 
 interface Shown {
   endpoint: Endpoint;
@@ -89,10 +96,7 @@ export const readingOfWebhook = operation("GET /accounts/{account}/webhooks/{web
   description: "With how many deliveries wait, and how many were dropped since too many waited.",
   answers: { 200: { description: "The endpoint.", schema: Webhook } },
   refusals: [404, 409],
-  async operate(nodes, call, { webhooks }) {
-    await webhooks();
-    return { endpoint: await endpointOf(nodes, call) };
-  },
+  operate: async (nodes, call, settings) => ({ endpoint: await endpointOf(nodes, call, settings) }),
   answer: answer(200),
 });
 
@@ -107,11 +111,11 @@ export const changeOfWebhook = operation("PATCH /accounts/{account}/webhooks/{we
   takesIfMatch: true,
   answers: { 200: { description: "The endpoint as it is now.", schema: Webhook } },
   refusals: [404, 409, 412],
-  async operate(nodes, call, { webhooks }) {
+  async operate(nodes, call, settings) {
     const { body, actor, ifRevisions } = call;
-    const rules = await webhooks();
-    await patchEndpoint(nodes, await endpointOf(nodes, call), body, actor, { rules, ifRevisions });
-    return { endpoint: await endpointOf(nodes, call) };
+    const endpoint = await endpointOf(nodes, call, settings);
+    await patchEndpoint(nodes, endpoint, body, actor, { rules: await settings.webhooks(), ifRevisions });
+    return { endpoint: await endpointOf(nodes, call, settings) };
   },
   answer: answer(200),
 });
@@ -124,9 +128,8 @@ export const deletionOfWebhook = operation("DELETE /accounts/{account}/webhooks/
   description: "At once, with its deliveries, also those that wait.",
   answers: { 200: { description: "Which one is gone.", schema: DeletedWebhook } },
   refusals: [404, 409],
-  async operate(nodes, call, { webhooks }) {
-    await webhooks();
-    const endpoint = await endpointOf(nodes, call);
+  async operate(nodes, call, settings) {
+    const endpoint = await endpointOf(nodes, call, settings);
     await deleteEndpoint(nodes, endpoint, call.actor);
     return endpoint;
   },
@@ -143,11 +146,11 @@ export const rotationOfSecret = operation("POST /accounts/{account}/webhooks/{we
   body: SecretRotation,
   answers: { 200: { description: "The endpoint, with its new secret.", schema: Webhook } },
   refusals: [404, 409],
-  async operate(nodes, call, { webhooks }) {
-    const rules = await webhooks();
+  async operate(nodes, call, settings) {
     const overlapMs = durationMs(call.body.overlap ?? OVERLAP_DEFAULT) ?? 0;
-    const secret = await rotateSecret(nodes, await endpointOf(nodes, call), overlapMs, call.actor, rules);
-    return { endpoint: await endpointOf(nodes, call), secret };
+    const endpoint = await endpointOf(nodes, call, settings);
+    const secret = await rotateSecret(nodes, endpoint, overlapMs, call.actor, await settings.webhooks());
+    return { endpoint: await endpointOf(nodes, call, settings), secret };
   },
   answer: answer(200),
 });
@@ -160,10 +163,8 @@ export const testOfWebhook = operation("POST /accounts/{account}/webhooks/{webho
     "Of type `webhook.test`, whatever events the endpoint gets. Its delivery tells what came of it, and is retried as any other.",
   answers: { 201: { description: "The delivery, which is due at once.", schema: Delivery } },
   refusals: [404, 409],
-  async operate(nodes, call, { webhooks }) {
-    await webhooks();
-    return testEndpoint(nodes, await endpointOf(nodes, call), call.actor);
-  },
+  operate: async (nodes, call, settings) =>
+    testEndpoint(nodes, await endpointOf(nodes, call, settings), call.actor),
   answer: (delivery) => ({ status: 201, body: deliveryShown(delivery) }),
 });
 
@@ -176,10 +177,9 @@ export const listOfDeliveries = operation("GET /accounts/{account}/webhooks/{web
   query: t.object({ status: t.optional(deliveryStatus), ...t.paging }),
   answers: { 200: { description: "Deliveries.", schema: t.pageOf(Delivery) } },
   refusals: [404, 409],
-  async operate(nodes, call, { webhooks }) {
-    await webhooks();
+  async operate(nodes, call, settings) {
     const { status, cursor, limit = t.LIMIT_DEFAULT } = call.query;
-    return listDeliveries(nodes, await targetOf(nodes, call), { status, cursor, limit });
+    return listDeliveries(nodes, await targetOf(nodes, call, settings), { status, cursor, limit });
   },
   answer: ({ deliveries, next }) => page(deliveries.map(deliveryShown), next),
 });
@@ -195,10 +195,8 @@ export const redeliveryOf = operation(
       "`callback` in place of the endpoint: a delivery to the `callBackUrl` of a request.",
     answers: { 200: { description: "The delivery as it is now.", schema: Delivery } },
     refusals: [404, 409],
-    async operate(nodes, call, { webhooks }) {
-      await webhooks();
-      return redeliver(nodes, await targetOf(nodes, call), call.params.delivery!, call.actor);
-    },
+    operate: async (nodes, call, settings) =>
+      redeliver(nodes, await targetOf(nodes, call, settings), call.params.delivery!, call.actor),
     answer: (delivery) => ({ status: 200, body: deliveryShown(delivery) }),
   },
 );

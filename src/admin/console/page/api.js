@@ -1,11 +1,3 @@
-/**
- * @import {
- *   Account, AccountRefusals, Accounts, AccountUse, AuditRecord, Configuration, Delivery, Health, Key, KeyRefusal, List, Live,
- *   OpenRequests, Overview, Package, Price, RefusalsOfDay, Release, Sales, Scope, SearchResults, Task, TaskDetail, Tiers, TimelineEvent, Token,
- *   TopAccounts, TopKeys, TotalStatement, Transaction, Usage,
- *   Webhook, Whoami
- * } from "./objects.d.ts"
- */
 export const STORED = "tollgate-admin-token";
 /** Who has the token, so that a view that is opened anew need not wait for that. */
 const STORED_WHO = "tollgate-admin-who";

@@ -1,4 +1,3 @@
-/** @import { Health } from "./objects.d.ts" */
 import { readHealth } from "./api.js";
 import { badge, Component, failureNote, html, link, marked } from "./dom.js";
 import { capitalized, count, momentText } from "./format.js";

@@ -1,6 +1,3 @@
-/** @import { Content } from "./dom.js" */
-/** @import { Field } from "./fields.js" */
-
 import { ApiError, token } from "./api.js";
 import { Copyable } from "./copyable.js";
 import { button, byId, Component, html, render, say } from "./dom.js";

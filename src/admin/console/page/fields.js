@@ -1,6 +1,3 @@
-/** @import { Content } from "./dom.js" */
-/** @import { Key, Limits, Use } from "./objects.d.ts" */
-/** @import { Column } from "./table.js" */
 import { html, tile, usage } from "./dom.js";
 import { capitalized } from "./format.js";
 import { CAPS, TIER_LIMITS } from "./limits.js";

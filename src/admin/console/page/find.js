@@ -1,4 +1,3 @@
-/** @import { Found } from "./objects.d.ts" */
 import { may, search } from "./api.js";
 import { byId, html, link, render, say } from "./dom.js";
 import { hrefTo } from "./location.js";

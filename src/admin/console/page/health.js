@@ -1,4 +1,3 @@
-/** @import { Live } from "./objects.d.ts" */
 import { ApiError, may, ownAccounts, readLive } from "./api.js";
 import { runbookLink } from "./checks.js";
 import { badge, byId, html, marked } from "./dom.js";

@@ -1,6 +1,3 @@
-/** @import { Content } from "./dom.js" */
-/** @import { Place } from "./location.js" */
-/** @import { Live, Scope } from "./objects.d.ts" */
 import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { offerSearch } from "./find.js";

@@ -1,4 +1,3 @@
-/** @import { AuditRecord, Transaction } from "./objects.d.ts" */
 import { count, endpointName, momentText } from "./format.js";
 
 /** @typedef {Record<string, unknown>} Values */

@@ -1,4 +1,3 @@
-/** @import { Content } from "./dom.js" */
 import { accountLink, Component, failureNote, h, html, link } from "./dom.js";
 import { here, hrefHere, noteHere } from "./location.js";
 
@@ -161,7 +160,15 @@ export const choiceOf = (none, words) => [
   ...words.map((one) => /** @type {[string, string]} */ ([one, one])),
 ];
 
-/** The account of a row, with its label. @type {Column<{ account_id: string, account_label: string | null }>} */
+/** The account that a row is about. @type {Column<{ account_id: string, label: string | null }>} */
+export const LABELLED_ACCOUNT = {
+  title: "Account",
+  header: true,
+  wrap: true,
+  cell: (row) => accountLink(row.account_id, row.label),
+};
+
+/** The account of a row, with its label. @type {Column<{ account_id: string | null, account_label: string | null }>} */
 export const ACCOUNT_COLUMN = {
   title: "Account",
   wrap: true,

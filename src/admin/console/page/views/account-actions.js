@@ -1,5 +1,3 @@
-/** @import { Booked } from "../api.js" */
-/** @import { Account, AccountStatus } from "../objects.d.ts" */
 import {
   adjustCredits,
   createAccount,

@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Account, Transaction } from "../objects.d.ts" */
 import { listPrices, listRefusals, listTasks, listTransactions, may } from "../api.js";
 import {
   asking,

@@ -1,10 +1,5 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Place } from "../location.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Account, AccountUse, ListedAccount, Scope, Usage } from "../objects.d.ts" */
 import { ApiError, listAccounts, listKeys, may, readAccount, readUsage, readUse } from "../api.js";
 import {
-  accountLink,
   actions,
   asking,
   badge,
@@ -26,7 +21,7 @@ import { count, shortCount } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { hrefHere, hrefTo, pageOf } from "../location.js";
 import { DAY_SECONDS, dateOf, Plot } from "../plots.js";
-import { filtered, NONE_SO_FAR, paging, table } from "../table.js";
+import { choiceOf, filtered, LABELLED_ACCOUNT, NONE_SO_FAR, paging, table } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
@@ -34,12 +29,7 @@ import { askLeakedKey } from "./leaked-key.js";
 import { showTimeline } from "./timeline.js";
 import { showWebhooks } from "./webhooks.js";
 
-const ACCOUNT_STATUSES = /** @type {const} */ ([
-  ["", "any"],
-  ["active", "active"],
-  ["suspended", "suspended"],
-  ["closed", "closed"],
-]);
+const ACCOUNT_STATUSES = choiceOf("any", ["active", "suspended", "closed"]);
 
 /** Accounts in pages, by the beginning of their id or label and by status. @param {Context} context @returns {Promise<Content>} */
 export async function showAccounts({ place: { query }, again }) {
@@ -99,13 +89,7 @@ const accountsTable = (caption, accounts, empty) =>
   table(
     caption,
     [
-      {
-        title: "Account",
-        header: true,
-        wrap: true,
-        cell: (one) => accountLink(one.account_id, one.label),
-        orders: [""],
-      },
+      { ...LABELLED_ACCOUNT, orders: [""] },
       { title: "Status", cell: (one) => badge(one.status) },
       { title: "Balance", numeric: true, cell: (one) => count(one.balance), orders: ["balance", "-balance"] },
       { title: "Held", numeric: true, cell: (one) => count(one.held) },
@@ -136,7 +120,7 @@ export async function runningOut() {
     table(
       "Accounts whose credits last least, at the pace of seven days",
       [
-        { title: "Account", header: true, wrap: true, cell: (one) => accountLink(one.account_id, one.label) },
+        LABELLED_ACCOUNT,
         { title: "Balance", numeric: true, cell: (one) => count(one.balance) },
         { title: "Spent today", numeric: true, cell: (one) => count(one.spent_today) },
         { title: "In 7 days", numeric: true, cell: (one) => count(one.spent_7d) },

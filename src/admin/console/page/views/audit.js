@@ -1,23 +1,15 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { AuditRecord } from "../objects.d.ts" */
 import { listAudit, ownAccounts } from "../api.js";
-import { accountLink, code, heading, hint, html, keyLink, link, moment, taskLink } from "../dom.js";
+import { code, heading, hint, html, keyLink, link, moment, taskLink } from "../dom.js";
 import { capitalized } from "../format.js";
-import { hrefHere, pageOf, placeAt } from "../location.js";
+import { hrefHere, hrefTo, pageOf, placeAt } from "../location.js";
 import { AUDIT_ACTIONS, changedFields, deedOf, personOf } from "../sentences.js";
-import { filtered, paging, table } from "../table.js";
+import { ACCOUNT_COLUMN, choiceOf, DAYS, filtered, NONE_SO_FAR, pagedTable } from "../table.js";
 
-const ACTION_OPTIONS = [
-  /** @type {const} */ (["", "all"]),
-  ...AUDIT_ACTIONS.map((name) => /** @type {const} */ ([name, name])),
-];
 /** Beside the account. */
 const AUDIT_FILTERS = [
   { name: "by", label: "By" },
-  { name: "action", label: "Action", options: ACTION_OPTIONS },
-  { name: "from", label: "From", type: /** @type {const} */ ("date") },
-  { name: "to", label: "to", type: /** @type {const} */ ("date") },
+  { name: "action", label: "Action", options: choiceOf("all", AUDIT_ACTIONS) },
+  ...DAYS,
   { name: "audit_id", label: "Record" },
 ];
 
@@ -45,37 +37,29 @@ async function auditPage(query) {
   const auditId = query.get("audit_id");
   const page = await listAudit(pageOf(query, ["account_id", ...AUDIT_FILTERS.map(({ name }) => name)]));
   return [
-    table(
+    pagedTable(
       "What operators changed (UTC)",
       [
         { title: "When", header: true, of: (one) => one.at, as: moment },
         { title: "Who", wrap: true, of: (one) => one.by, as: person },
         { title: "What", wide: true, cell: auditSentence },
         { title: "Action", of: (one) => one.action, as: code },
-        {
-          title: "Account",
-          wrap: true,
-          of: (one) => one.account_id,
-          cell: (one) => accountLink(one.account_id, one.account_label),
-        },
+        ACCOUNT_COLUMN,
         { title: "To what", wrap: true, cell: targetOf, of: (one) => one.target },
       ],
-      page.data,
-      auditId
-        ? `There is no record ${auditId}.`
-        : page.next_cursor
-          ? "None among those looked at so far; go on to the next page."
-          : "There is no record.",
+      page,
+      undefined,
+      auditId ? `There is no record ${auditId}.` : page.next_cursor ? NONE_SO_FAR : "There is no record.",
     ),
-    paging(page, "Latest first."),
     hint("Records are kept for 90 days, and in the archive where there is one."),
   ];
 }
 
 /** The changed object, unless it is the account. @param {AuditRecord} record */
-function targetOf({ action, account_id, target, key_label }) {
-  if (!target || target === account_id) return "–";
-  if (action.startsWith("key.")) return keyLink(account_id, target, key_label);
+export function targetOf({ action, account_id: account, target, key_label }) {
+  if (!target || target === account) return "–";
+  if (action.startsWith("key.")) return keyLink(account, target, key_label);
+  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account ?? "", target]), code(target));
   return action.startsWith("task.") ? taskLink(target) : code(target);
 }
 

@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Configuration, Tiers } from "../objects.d.ts" */
 import { listPackages, listPrices, listTiers, readConfiguration } from "../api.js";
 import { badge, code, heading, hint, html, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";

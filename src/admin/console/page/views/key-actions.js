@@ -1,7 +1,3 @@
-/** @import { Done } from "../dialogs.js" */
-/** @import { Content } from "../dom.js" */
-/** @import { Field } from "../fields.js" */
-/** @import { Account, Key } from "../objects.d.ts" */
 import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "../api.js";
 import { ask } from "../dialogs.js";
 import { keyLink } from "../dom.js";

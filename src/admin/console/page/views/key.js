@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Account, AccountUse, Key, List, RefusalsOfDay, TopKeys, Usage } from "../objects.d.ts" */
 import { listRefusedToday, listTopKeys, may, readAccountLabel, readKey, readUsage, readUse } from "../api.js";
 import {
   accountLink,

@@ -1,7 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { GatewayLine, Live, Overview } from "../objects.d.ts" */
-
 import { ApiError, may, readLive, readOverview } from "../api.js";
 import { Checks } from "../checks.js";
 import {

@@ -1,5 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Key, KeyRefusal } from "../objects.d.ts" */
 import { listRefusalsOfKey } from "../api.js";
 import { code, hint, html, moment } from "../dom.js";
 import { age, count } from "../format.js";

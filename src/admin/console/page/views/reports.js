@@ -1,10 +1,7 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { TotalStatement } from "../objects.d.ts" */
 import { listSales, listTopAccounts, readTotalStatement } from "../api.js";
-import { accountLink, actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
+import { actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
 import { count } from "../format.js";
-import { downloadCsv, filtered, table } from "../table.js";
+import { downloadCsv, filtered, LABELLED_ACCOUNT, table } from "../table.js";
 
 const DAY_MS = 86_400_000;
 const TOP = 50;
@@ -42,7 +39,7 @@ async function topTable(by, from, to) {
     table(
       by === "refusals" ? "Refused most" : "Spent most",
       [
-        { title: "Account", header: true, wrap: true, cell: (one) => accountLink(one.account_id, one.label) },
+        LABELLED_ACCOUNT,
         {
           title: by === "refusals" ? "Refusals" : "Credits",
           numeric: true,

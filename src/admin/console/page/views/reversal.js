@@ -1,4 +1,3 @@
-/** @import { Transaction } from "../objects.d.ts" */
 import { readAccount, reverseGrant } from "../api.js";
 import { ask } from "../dialogs.js";
 import { credits, reasonField, referenceField } from "../fields.js";

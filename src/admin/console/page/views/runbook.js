@@ -1,5 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
 import { readRunbook } from "../api.js";
 import { code, heading, html, link, note } from "../dom.js";
 import { hrefTo } from "../location.js";

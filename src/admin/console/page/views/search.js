@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Found } from "../objects.d.ts" */
 import { search } from "../api.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
 import { hrefTo, placeAt } from "../location.js";

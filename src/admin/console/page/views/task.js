@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Release, Task, TaskDetail, Transaction } from "../objects.d.ts" */
 import {
   listTransactionsOfTask,
   may,

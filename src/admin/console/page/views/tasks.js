@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { OpenRequest } from "../objects.d.ts" */
 import { listOpenRequests } from "../api.js";
 import { badge, heading, hint, keyLink, taskLink, unreadNote } from "../dom.js";
 import { age, count, endpointName } from "../format.js";

@@ -1,12 +1,10 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Account, TimelineEvent } from "../objects.d.ts" */
 import { listTimeline } from "../api.js";
-import { code, keyLink, link, moment, taskLink } from "../dom.js";
+import { link, moment, taskLink } from "../dom.js";
 import { signed } from "../format.js";
 import { hrefTo, pageOf } from "../location.js";
 import { deedOf, entrySentence, subjectOf } from "../sentences.js";
 import { choiceOf, DAYS, filtered, pagedTable } from "../table.js";
+import { targetOf } from "./audit.js";
 
 const TIMELINE_FILTERS = [
   { name: "charges", label: "Charges", options: choiceOf("with", ["without"]) },
@@ -23,7 +21,7 @@ export const showTimeline = ({ account_id: id }, { place: { query } }) =>
         { title: "When", header: true, of: (one) => one.at, as: moment },
         { title: "What", wide: true, cell: eventSentence },
         { title: "Credits", numeric: true, of: (one) => one.transaction?.amount, as: eventCredits },
-        { title: "To what", wrap: true, cell: (one) => eventTarget(id, one) },
+        { title: "To what", wrap: true, cell: eventTarget },
         { title: "More", cell: (one) => eventLink(id, one) },
       ],
       page,
@@ -41,14 +39,10 @@ function eventSentence({ transaction, audit }) {
   return audit && `${subjectOf(audit.by)} ${deedOf(audit)}`;
 }
 
-/** @param {string} account @param {TimelineEvent} event */
-function eventTarget(account, { transaction, audit }) {
+/** @param {TimelineEvent} event */
+function eventTarget({ transaction, audit }) {
   if (transaction) return taskLink(transaction.task_id ?? transaction.request_id);
-  const { action = "", target = null, key_label = null } = audit ?? {};
-  if (!target || target === account) return "–";
-  if (action.startsWith("key.")) return keyLink(account, target, key_label);
-  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account, target]), code(target));
-  return action.startsWith("task.") ? taskLink(target) : code(target);
+  return audit && targetOf(audit);
 }
 
 /** @param {string} account @param {TimelineEvent} event */

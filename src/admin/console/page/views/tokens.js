@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Scope, Token } from "../objects.d.ts" */
 import { createToken, listTokens, ownScopes, revokeToken } from "../api.js";
 import { ask } from "../dialogs.js";
 import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";

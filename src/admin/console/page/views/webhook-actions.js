@@ -1,6 +1,3 @@
-/** @import { Done } from "../dialogs.js" */
-/** @import { Field } from "../fields.js" */
-/** @import { Delivery, Webhook } from "../objects.d.ts" */
 import {
   createWebhook,
   deleteWebhook,

@@ -1,6 +1,3 @@
-/** @import { Content } from "../dom.js" */
-/** @import { Context } from "../main.js" */
-/** @import { Account, Delivery, Webhook } from "../objects.d.ts" */
 import { listDeliveries, listWebhooks, readWebhook } from "../api.js";
 import {
   accountLink,
