@@ -3,7 +3,7 @@ import { availableParallelism } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
 import type { LiveConfig } from "./config/live.ts";
-import { refusedArguments } from "./domain/arguments.ts";
+import { refusedArguments } from "./domain/operator-texts.ts";
 import { startGateway } from "./process/start-gateway.ts";
 import { roleOf, supervise } from "./process/supervisor.ts";
 import { createLogger, standardOutput } from "./telemetry/log.ts";

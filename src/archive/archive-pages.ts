@@ -11,7 +11,7 @@ import {
 import { archiveNames, partitionNames } from "../records/names.ts";
 import { answersOf } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import {
   type ChangedRecord,
   type EndedRequest,
@@ -94,6 +94,11 @@ function askFor(pipe: ChainableCommander, position: ArchivePosition, each: numbe
   pipe.hmget(archiveNames(partition).archive, "generation", "batch", "listed");
 }
 
+const NOTHING = {
+  ...{ entries: [], requests: [], changed: [], audit: [] },
+  ...{ missingUntil: undefined, more: false },
+};
+
 async function pageOf(
   redis: Redis,
   position: ArchivePosition,
@@ -113,20 +118,7 @@ async function pageOf(
     generation !== position.generation ||
     listed !== generation ||
     Number(batch ?? 0) !== position.noted.batch;
-  if (isFork || isUnseen)
-    return {
-      position,
-      next: position,
-      isFork,
-      isUnseen,
-      missingUntil: undefined,
-      entries: [],
-      requests: [],
-      changed: [],
-      audit: [],
-      more: false,
-      readAtMs: nowMs,
-    };
+  if (isFork || isUnseen) return { ...NOTHING, position, next: position, isFork, isUnseen, readAtMs: nowMs };
   const fresh = pairs(ended as string[]);
   const overdue = due as string[];
   const audit = audited as StreamEntry[];

@@ -1,8 +1,7 @@
 import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { storeReason } from "../redis/reasons.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
-import { memoryOf, readInfo, replicasOnline } from "../redis/server-info.ts";
+import { memoryOf, readInfo, replicasOnline, storeNowMs } from "../redis/server-info.ts";
 import { type Persistence, persistenceOf } from "../redis/store-facts.ts";
 import { type Check, failed, good, warning } from "./check.ts";
 

@@ -8,7 +8,7 @@ import { readAccount } from "../operations/accounts/accounts.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { eachKey, oldestKeys } from "../operations/keys/keys.ts";
 import { detailsOf, kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
 import { ledgerRow } from "./ledger-rows.ts";
 import { requireConfig } from "./local-config.ts";

@@ -11,7 +11,7 @@ import { durationMs } from "../config/setting-types.ts";
 import { CAPS, TIER_LIMITS } from "../domain/limits.ts";
 import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { issueKey, requireNewKeysTier } from "../operations/keys/issue-key.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import { importCommand } from "./keys-import.ts";
 import { listCommand } from "./keys-list.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";

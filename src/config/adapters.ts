@@ -2,7 +2,7 @@ import path from "node:path";
 import { Type } from "typebox";
 import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
-import { nearest } from "../domain/suggest.ts";
+import { nearest } from "../domain/problems.ts";
 import type { Adapter } from "../upstream/adapter.ts";
 import { BUILT_IN, withDefaults } from "../upstream/adapters/built-in.ts";
 import type { AdapterChoice } from "../upstream/dialect.ts";

@@ -1,5 +1,5 @@
 import type { Tiers } from "../domain/limits.ts";
-import { nearest } from "../domain/suggest.ts";
+import { nearest } from "../domain/problems.ts";
 import type { ConfigProblem } from "./problems.ts";
 
 const NAMED_MAX = 10;

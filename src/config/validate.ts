@@ -3,8 +3,8 @@ import type { TLocalizedValidationError } from "typebox/error";
 import { Settings } from "typebox/system";
 import { Pointer, Value } from "typebox/value";
 import { isObject } from "../domain/json.ts";
+import { nearest } from "../domain/problems.ts";
 import { knownOnly, type UnknownMember, unknownMembers } from "../domain/schema-problems.ts";
-import { nearest } from "../domain/suggest.ts";
 
 const PROBLEMS_MAX = 100;
 const UNKNOWN_MAX = PROBLEMS_MAX / 2;

@@ -1,5 +1,4 @@
-import { shown } from "./problems.ts";
-import { nearest } from "./suggest.ts";
+import { nearest, shown } from "./problems.ts";
 
 /** Paths below `/api/v1/`, in the order of docs/openapi.json. */
 export const GENERATION_ENDPOINTS = [

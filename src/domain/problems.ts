@@ -1,8 +1,8 @@
+import { distance } from "fastest-levenshtein";
 import type { TLocalizedValidationError } from "typebox/error";
 import type { Problem } from "./errors.ts";
 import { TIME_RULE } from "./moments.ts";
 import { PATTERNS_IN_WORDS } from "./operator-texts.ts";
-import { nearest } from "./suggest.ts";
 
 export const DETAILS_MAX = 20;
 const SHOWN_CHARS_MAX = 100;
@@ -98,3 +98,28 @@ export function nameOf(pointer: string): string {
 
 const article = (type: string): string =>
   type === "null" ? type : `${/^[aeiou]/.test(type) ? "an" : "a"} ${type}`;
+
+/** The work grows with the square of the length. */
+const WORD_CHARS_MAX = 64;
+
+/** At most 2 edits apart, or a third of its length; case, `_` and `-` do not count. The first of equally near ones wins. */
+export function nearest(word: string, known: readonly string[]): string | undefined {
+  if (word.length > WORD_CHARS_MAX || /^\d*$/.test(word)) return undefined;
+  const written = plain(word);
+  let best: string | undefined;
+  let bestEdits = Math.max(2, Math.floor(written.length / 3)) + 1;
+  for (const name of known) {
+    if (name.length > WORD_CHARS_MAX) continue;
+    const edits = distance(written, plain(name));
+    // As many edits as letters: nothing in common.
+    if (edits < bestEdits && edits < written.length) {
+      best = name;
+      bestEdits = edits;
+    }
+  }
+  return best;
+}
+
+function plain(name: string): string {
+  return name.toLowerCase().replaceAll(/[_-]/g, "");
+}

@@ -1,4 +1,4 @@
-import { nearest } from "./suggest.ts";
+import { nearest } from "./problems.ts";
 
 export interface RedisAddress {
   readonly kind: "server" | "sentinel" | "cluster";

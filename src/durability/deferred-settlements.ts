@@ -1,7 +1,7 @@
 import { claimName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
-import { repeated } from "../redis/repeated-work.ts";
+import { forEachPrimary } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { ClaimError } from "./claims.ts";
 import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
@@ -14,9 +14,6 @@ import { createStoreLosses } from "./store-losses.ts";
 import { createTaskIds } from "./task-ids.ts";
 
 const SETTLE_WITHIN_MS = 30 * 60_000;
-/** Of charges whose claims were refused. */
-const RETRY_EVERY_MS = 1000;
-
 const UNANSWERED = "a settlement is unanswered";
 const UNCONFIRMED_DROPPED =
   "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
@@ -37,20 +34,9 @@ export type Settlements = ReturnType<typeof createSettlements>;
 /** Each probe compares the store with what it confirmed and sends it what waits, before the breaker closes. */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
-  const { known } = connection;
   const { outbox, unconfirmed } = createWaiting(connection, options);
-  const isUnanswered = (primary: Primary): boolean =>
-    outbox.hasFor({ storeId: known.facts?.id, has: settledBy(connection, primary) });
-
-  const targetOf = (primary: Primary): FlushTarget => ({
-    run: primary.direct.run,
-    bind: tasksPast(connection, primary).bind,
-    has: settledBy(connection, primary),
-    storeId: known.facts?.id,
-    runId: primary.confirmation?.runId(),
-    nowMs: primary.nowMs,
-    ...results,
-  });
+  const isUnanswered = (primary: Primary): boolean => outbox.hasFor(targetOf(primary));
+  const targetOf = (primary: Primary): FlushTarget => ({ ...targetAt(connection, primary), ...results });
   const losses = createStoreLosses(connection, {
     outbox,
     targetOf,
@@ -61,22 +47,15 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   const results = createSettlementResults(connection, losses.charged, log);
   const confirming = unconfirmed && createConfirming(connection, { outbox, unconfirmed, targetOf });
 
-  connection.attach({
-    requireMeant: losses.requireMeant,
-    async identified(storeId) {
-      await losses.identified(storeId);
-      // The journal finds its files by the id.
-      await journal.attach(storeId);
-    },
-    beforeUse: losses.beforeUse,
-    // A settlement that came after the flush.
-    unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
-    released: () => sendReleased(connection.primaries(), outbox, targetOf),
-  });
+  attachTo(connection, { journal, losses, outbox, targetOf, isUnanswered });
   void outbox.watch(() => {
     for (const primary of connection.primaries()) primary.breaker.trip("settlements to replay");
   });
-  const retrying = retryWaitingForClaim(connection, outbox, targetOf);
+  // A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory again.
+  const stopRetrying = forEachPrimary(connection.primaries, async (primary) => {
+    if (outbox.hasWaitingForClaim())
+      await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
+  });
 
   return {
     outbox,
@@ -91,12 +70,49 @@ export function createSettlements(connection: Connection, options: SettlementOpt
       await kept;
     },
     async close(): Promise<void> {
-      await Promise.all([retrying.stop(), confirming?.close()]);
+      await Promise.all([stopRetrying(), confirming?.close()]);
       await losses.close();
       await journal.close();
     },
   };
 }
+
+/** Hooks for the work before and after a primary is used. */
+function attachTo(
+  connection: Connection,
+  parts: {
+    journal: Journal;
+    losses: ReturnType<typeof createStoreLosses>;
+    outbox: Outbox;
+    targetOf(primary: Primary): FlushTarget;
+    isUnanswered(primary: Primary): boolean;
+  },
+): void {
+  const { journal, losses, outbox, targetOf, isUnanswered } = parts;
+  connection.attach({
+    requireMeant: losses.requireMeant,
+    async identified(storeId) {
+      await losses.identified(storeId);
+      // The journal finds its files by the id.
+      await journal.attach(storeId);
+    },
+    beforeUse: losses.beforeUse,
+    // A settlement that came after the flush.
+    unfinished: (primary) => (isUnanswered(primary) ? UNANSWERED : undefined),
+    released: () => sendReleased(connection.primaries(), outbox, targetOf),
+  });
+}
+
+const targetAt = (connection: Connection, primary: Primary): FlushTarget => ({
+  run: primary.direct.run,
+  bind: tasksPast(connection, primary).bind,
+  has: settledBy(connection, primary),
+  storeId: connection.known.facts?.id,
+  runId: primary.confirmation?.runId(),
+  nowMs: primary.nowMs,
+});
+
+type Outbox = ReturnType<typeof createOutbox>;
 
 function createWaiting({ metrics, confirms }: Connection, options: SettlementOptions) {
   const { log, journal = memoryJournal } = options;
@@ -132,30 +148,13 @@ function tasksPast(connection: Connection, primary: Primary): ReturnType<typeof 
 /** Sends settlements whose partitions or claims are usable again, past the breaker. */
 function sendReleased(
   primaries: readonly Primary[],
-  outbox: ReturnType<typeof createOutbox>,
+  outbox: Outbox,
   targetOf: (primary: Primary) => FlushTarget,
 ): void {
   for (const primary of primaries) {
     if (primary.breaker.isOpen) continue;
     outbox.flush(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
   }
-}
-
-/** A primary that is out of memory refuses claims without being unavailable, and does not say when it has memory again. */
-function retryWaitingForClaim(
-  connection: Connection,
-  outbox: ReturnType<typeof createOutbox>,
-  targetOf: (primary: Primary) => FlushTarget,
-) {
-  async function send(): Promise<void> {
-    if (!outbox.hasWaitingForClaim()) return;
-    for (const primary of connection.primaries())
-      if (!primary.breaker.isOpen)
-        await outbox.flushWaitingForClaim(targetOf(primary)).catch(() => primary.breaker.trip(UNANSWERED));
-  }
-  const retrying = repeated(send, { pauseMs: () => RETRY_EVERY_MS });
-  retrying.start();
-  return retrying;
 }
 
 /** True if the partition's primary can take it, and the claim's is not another unavailable one. A repeated charge has its claim. */

@@ -3,6 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { replayedName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { forEachPrimary } from "../redis/repeated-work.ts";
 
 /** A gateway whose latest sign is this much older than the latest of all has ended. */
 const SILENT_MS = 15_000;
@@ -26,11 +27,7 @@ export function createReplayBarrier(connection: Pick<Connection, "primaries" | "
   const gateway = randomUUID();
   /** The run of a primary that this gateway has used, or has waited for the others at. */
   const known = new WeakMap<Primary, string>();
-  const timer = setInterval(() => {
-    for (const primary of connection.primaries()) {
-      if (!primary.breaker.isOpen) signAgain(primary).catch(() => undefined);
-    }
-  }, SIGN_EVERY_MS).unref();
+  const stop = forEachPrimary(connection.primaries, signAgain, { pauseMs: SIGN_EVERY_MS });
 
   const nameFor = (primary: Primary): string => replayedName(connection.partitionOn(primary));
   const sign = (primary: Primary, runId: string): Promise<unknown> =>
@@ -79,7 +76,7 @@ export function createReplayBarrier(connection: Pick<Connection, "primaries" | "
       await removeOld(primary, before);
       known.set(primary, runId);
     },
-    close: (): void => clearInterval(timer),
+    close: stop,
   };
 }
 

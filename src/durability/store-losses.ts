@@ -1,10 +1,10 @@
 import { META, partitionOfName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
-import { repeated } from "../redis/repeated-work.ts";
+import { forEachPrimary } from "../redis/repeated-work.ts";
 import type { FoundStore } from "../redis/store-facts.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { openLastConfirmed, replacedStore } from "./losses/last-confirmed.ts";
+import { LastConfirmedFile, replacedStore } from "./losses/last-confirmed.ts";
 import { createLossDetector, type LossDetector, type LossPolicy } from "./losses/loss-detector.ts";
 import type { PrimaryView } from "./losses/loss-report.ts";
 import { openRecentEntries } from "./losses/recent-entries.ts";
@@ -13,7 +13,6 @@ import type { FlushTarget } from "./outbox/outbox-sending.ts";
 import { createReplayBarrier } from "./replay-barrier.ts";
 import { createTerms, type Terms } from "./terms.ts";
 
-const READ_EVERY_MS = 1000;
 /** So that they do not push other settlements out of the outbox. */
 const PORTION = 2000;
 /** A failover loses up to 30 s of charges: this is 30 s of 1,250 a second. */
@@ -34,7 +33,7 @@ interface StoreLossesOptions {
 export function createStoreLosses(connection: Connection, options: StoreLossesOptions) {
   const { outbox, folder, log } = options;
   const { storeReplaced, storeOlder } = connection.metrics;
-  const lastConfirmed = openLastConfirmed(folder, log);
+  const lastConfirmed = new LastConfirmedFile(folder, log);
   const terms = createTerms(connection, { file: lastConfirmed, log });
   const { othersWithinMs = WITH_REPLICAS.othersWithinMs } = options;
   const detector = createLossDetector({
@@ -47,7 +46,7 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
     log,
   });
   const { complete, close } = createCompletion(connection, options, detector);
-  const reading = readRegularly(connection, detector, terms);
+  const stopReading = readRegularly(connection, detector, terms);
 
   return {
     charged: detector.charged,
@@ -63,8 +62,8 @@ export function createStoreLosses(connection: Connection, options: StoreLossesOp
       await complete(primary);
     },
     async close(): Promise<void> {
-      await reading.stop();
-      close();
+      await stopReading();
+      await close();
       await detector.close();
     },
   };
@@ -103,30 +102,26 @@ function createCompletion(
       if (confirmation?.runId() !== runId) throw new Error("the connection closed meanwhile");
       if (storeId === undefined || !barrier) await outbox.flush(targetOf(primary));
     },
-    close: (): void => barrier?.close(),
+    close: async (): Promise<void> => barrier?.close(),
   };
 }
 
-/** Reads new ledger entries, primary by primary. A failure here is no outage: the next read learns the same. */
-function readRegularly(connection: Connection, { readNewEntries }: LossDetector, terms: Terms) {
-  async function read(): Promise<void> {
+/** Reads new ledger entries, and looks whether a primary must be left. @returns ends it */
+function readRegularly(
+  connection: Connection,
+  { readNewEntries }: LossDetector,
+  terms: Terms,
+): () => Promise<void> {
+  async function read(primary: Primary): Promise<void> {
     const { id, partitions = 0 } = connection.known.facts ?? {};
     if (id === undefined) return;
-    for (const primary of connection.primaries()) {
-      if (primary.breaker.isOpen) {
-        terms.unused(primary);
-        continue;
-      }
-      const entries = readNewEntries(viewOf(connection, primary), id, partitions);
-      const isWhole = await primary.within(entries).catch(() => true);
-      if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
-      const leaveReason = await terms.leaveReason(primary).catch(() => undefined);
-      if (leaveReason !== undefined) primary.breaker.trip(leaveReason);
-    }
+    const entries = readNewEntries(viewOf(connection, primary), id, partitions);
+    const isWhole = await primary.within(entries).catch(() => true);
+    if (!isWhole) primary.breaker.trip("a ledger lacks what it has confirmed");
+    const leaveReason = await terms.leaveReason(primary);
+    if (leaveReason !== undefined) primary.breaker.trip(leaveReason);
   }
-  const reading = repeated(read, { pauseMs: () => READ_EVERY_MS });
-  reading.start();
-  return reading;
+  return forEachPrimary(connection.primaries, read, { away: terms.unused });
 }
 
 function viewOf(connection: Connection, primary: Primary): PrimaryView {

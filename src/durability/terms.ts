@@ -3,14 +3,14 @@ import { hostText, parseRedisAddress, type RedisHost } from "../domain/redis-add
 import { META, termName } from "../records/names.ts";
 import { onOwnConnection, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
 import type { Connection } from "../redis/connection.ts";
-import { createDeadlines } from "../redis/deadlines.ts";
+import { Deadlines } from "../redis/deadlines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { StoreError } from "../redis/reasons.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
 import { type PrimaryRun, primaryRunOf } from "../redis/server-info.ts";
 import type { Logger } from "../telemetry/log.ts";
 
-const DIAL_LIMIT = createDeadlines(1000);
+const DIAL_LIMIT = new Deadlines(1000);
 const LOOK_EVERY_MS = 15_000;
 
 export interface Term {

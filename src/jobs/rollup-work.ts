@@ -1,7 +1,6 @@
 import { rollUp } from "../ledger/rolling-up.ts";
 import type { Connection } from "../redis/connection.ts";
-import { repeated } from "../redis/repeated-work.ts";
-import { takeTurn } from "../redis/take-turn.ts";
+import { repeated, takeTurn } from "../redis/repeated-work.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";

@@ -5,7 +5,7 @@ import { META, partitionNames } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { type ArchivedUsage, accountUsage, monthsOf } from "./account-usage.ts";
 import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";

@@ -12,7 +12,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import { many, pages } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import { type History, history } from "../scripts/history.ts";
 import { monthsOf } from "./account-usage.ts";
 import { type CreditColumn, createStatement, type Statement } from "./statement-sums.ts";

@@ -2,7 +2,7 @@ import { sumOfMoney } from "../domain/money.ts";
 import { META, partitionNames } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { storeNowMs } from "../redis/server-clock.ts";
+import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";

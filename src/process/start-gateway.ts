@@ -24,7 +24,7 @@ import { addToRefusalLogs } from "../operations/accounts/refusal-log.ts";
 import { addRefusals } from "../operations/accounts/refusals.ts";
 import { createTierCounter } from "../operations/keys/tier-counts.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../redis/connection.ts";
-import { createHolds, settleWithinMs } from "../settlement/holds.ts";
+import { createHolds, type Holds, settleWithinMs } from "../settlement/holds.ts";
 import { createStore, type Store } from "../settlement/store.ts";
 import { createUnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -57,42 +57,12 @@ export async function startGateway(
   const { connection, settlements } = await openStore({ config, live, place, log, metrics });
   const store = { ...createStore(connection), ...createHolds(connection, settlements) };
   const upstreams = createUpstreams({ metrics, log });
-  const tracing = await openTracing(live.config, log, (reason, spans) =>
-    metrics.spansDropped.inc({ reason }, spans),
-  );
+  const tracing = await openTracing(live.config, log, metrics);
   const counts = createCounts({ connection, live, metrics, log });
-  const publicPort = createPublicPort({
-    started: config,
-    store,
-    upstreams,
-    unmeteredElsewhere: createUnmeteredElsewhere(
-      resolve(config.store.journal),
-      () => connection.known.facts?.id,
-    ),
-    callbacks: await openRelay({ connection, store, upstreams, live, metrics, log }),
-    countRefusal: counts.refusals.count,
-    maintenance: counts.maintenance.state,
-    usageOf: counts.usage.usageOf,
-    metrics,
-    tracing,
-    log,
-  });
-  const notReady = () =>
-    publicPort.isDraining() ? "draining" : connection.isUsable() ? undefined : "the store is unusable";
+  const parts = { config, live, connection, store, upstreams, counts, metrics, log };
+  const publicPort = await openPublicPort(parts, tracing);
   const firstWorker = role.isFirstWorker
-    ? createFirstWorkerJobs({
-        config,
-        live,
-        tierUse: counts.tierUse,
-        connection,
-        store,
-        upstreams,
-        metrics,
-        metricsPage,
-        role,
-        notReady,
-        log,
-      })
+    ? createFirstWorkerJobs({ ...parts, metricsPage, role, isDraining: publicPort.isDraining })
     : undefined;
   followChanges({ role, live, tierUse: counts.tierUse, publicPort, firstWorker, log });
 
@@ -107,14 +77,49 @@ export async function startGateway(
     publicPort.startDraining();
     live.stop();
     const work = firstWorker?.work;
-    const parts = { publicPort, work, counts, tracing, upstreams, connection, settlements };
-    const drained = await drainGateway(parts, live.config, { metrics, log });
+    const drained = await drainGateway(
+      { publicPort, work, counts, tracing, upstreams, connection, settlements },
+      live.config,
+      { metrics, log },
+    );
     clearInterval(readings);
     firstWorker?.adminPort.stop();
     return drained;
   };
   let drained: Promise<Drained> | undefined;
   return { url, adminUrl, live, drain: () => (drained ??= drain()) };
+}
+
+/** Parts that both ports work with. */
+interface Parts {
+  config: Config;
+  live: LiveConfig;
+  connection: Connection;
+  store: Store & Holds;
+  upstreams: Upstreams;
+  counts: ReturnType<typeof createCounts>;
+  metrics: Metrics;
+  log: Logger;
+}
+
+async function openPublicPort(parts: Parts, tracing: Tracing): Promise<PublicPort> {
+  const { config, connection, store, upstreams, counts, metrics, log } = parts;
+  return createPublicPort({
+    started: config,
+    store,
+    upstreams,
+    unmeteredElsewhere: createUnmeteredElsewhere(
+      resolve(config.store.journal),
+      () => connection.known.facts?.id,
+    ),
+    callbacks: await openRelay(parts),
+    countRefusal: counts.refusals.count,
+    maintenance: counts.maintenance.state,
+    usageOf: counts.usage.usageOf,
+    metrics,
+    tracing,
+    log,
+  });
 }
 
 /** Without the key nothing of webhooks is loaded. */
@@ -211,24 +216,14 @@ async function openStore(options: {
   return { connection, settlements };
 }
 
-function createFirstWorkerJobs(options: {
-  config: Config;
-  live: LiveConfig;
-  tierUse: TierUse;
-  connection: Connection;
-  store: Store;
-  upstreams: Upstreams;
-  metrics: Metrics;
-  metricsPage(): Promise<string>;
-  role: Role;
-  notReady(): string | undefined;
-  log: Logger;
-}) {
+function createFirstWorkerJobs(
+  options: Parts & { metricsPage(): Promise<string>; role: Role; isDraining(): boolean },
+) {
   const { config, live, connection, store, upstreams, metrics, role, log } = options;
   const adminPort = createAdminPort({
     config,
     live,
-    tierCounts: options.tierUse.known,
+    tierCounts: options.counts.tierUse.known,
     connection,
     metricsPage: options.metricsPage,
     readings: async () => [await readMetrics(metrics), ...role.otherReadings()],
@@ -236,7 +231,10 @@ function createFirstWorkerJobs(options: {
       log.level = level;
       role.sendLogLevel(level);
     },
-    notReady: options.notReady,
+    notReady() {
+      if (options.isDraining()) return "draining";
+      return connection.isUsable() ? undefined : "the store is unusable";
+    },
     apiCallCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
     signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
     checked: (checks) => showChecks(metrics, checks),
@@ -279,11 +277,7 @@ function showChecks({ checks: gauge }: Metrics, checks: readonly Check[]): void 
     gauge.set({ check }, CHECK_STATUSES.indexOf(worstOf(own)));
 }
 
-async function openTracing(
-  config: () => Config,
-  log: Logger,
-  dropped: (reason: string, spans: number) => void,
-): Promise<Tracing> {
+async function openTracing(config: () => Config, log: Logger, { spansDropped }: Metrics): Promise<Tracing> {
   const { tracing } = config();
   const { endpoint } = tracing;
   if (endpoint === undefined) return passingOn;
@@ -293,6 +287,7 @@ async function openTracing(
       "`tracing.endpoint` is set, but OpenTelemetry is not installed: run `npm run add-tracing`, or remove the setting",
     );
   });
+  const dropped = (reason: string, spans: number): void => spansDropped.inc({ reason }, spans);
   return createTracing({ ...tracing, endpoint, upstreamUrl: () => config().upstream.url, log, dropped });
 }
 

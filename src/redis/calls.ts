@@ -8,10 +8,9 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { inStoreWords } from "./reasons.ts";
-import { isRefusedByStore } from "./script-errors.ts";
+import { hasMoved, isMoving, isRefusedByStore, onceMoved } from "./script-errors.ts";
 import { itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { type FrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
-import { hasMoved, isMoving, onceMoved } from "./topology/moving-slots.ts";
 
 const RETRY_AFTER_SECONDS = 2;
 /** A store that refuses every call is logged this often, not once per request. */
@@ -43,9 +42,53 @@ interface CallOptions {
 
 /** The calls of requests to one primary: behind the breaker, in fair order, batched per tick, timed. */
 export function createCalls(options: CallOptions) {
-  const { redis, breaker, deadlines, clock } = options;
-  const { unavailable, notAdmitted, frozen, failed } = createCallErrors(options);
+  const { redis, breaker, deadlines } = options;
+  const errors = createCallErrors(options);
   const gate = createGate(options);
+
+  /** @throws GatewayError at once while the breaker is open, or the partition is left alone */
+  function requireUsable(partition?: number): void {
+    const { frozen } = options;
+    if (partition !== undefined && !frozen.isEmpty && frozen.has(partition)) throw frozenError();
+    if (breaker.isOpen) throw errors.unavailable("open");
+  }
+
+  async function command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
+    requireUsable();
+    gate.occupy(NOBODY);
+    try {
+      return await onceMoved(() => deadlines.within(run(redis)));
+    } catch (error) {
+      throw errors.failed(error);
+    } finally {
+      gate.leave(NOBODY);
+    }
+  }
+
+  return {
+    ...createScriptCalls(options, gate, errors),
+    command,
+    requireUsable,
+    /** Requests wait in it, before they call, while too many calls are under way. */
+    queue: {
+      isFull: (): boolean => gate.isFull(),
+      /** Waits for this owner's turn; the call must follow at once. @throws GatewayError */
+      async wait(owner: string): Promise<void> {
+        const refusal = await gate.wait(owner);
+        if (refusal) throw errors.notAdmitted(refusal);
+        gate.vacate(owner);
+      },
+    },
+    rejectWaiting: (): void => gate.refuseWaiting(),
+  };
+}
+
+function createScriptCalls(
+  options: CallOptions,
+  gate: FairGate,
+  { unavailable, frozen, failed }: ReturnType<typeof createCallErrors>,
+): Sender & { run: Run } {
+  const { breaker, clock } = options;
   const timed = createTimedSend(options, gate);
   const batched = createBatcher({
     send: timed,
@@ -86,44 +129,9 @@ export function createCalls(options: CallOptions) {
     throw options.frozen.refuses(name, cause) ? frozen(cause) : error;
   };
 
-  const run: Run = (script, call) =>
-    attempt(script, call, itemOf(script, call, clock.argument()), sendToOwner);
-
-  /** @throws GatewayError at once while the breaker is open, or the partition is left alone */
-  function requireUsable(partition?: number): void {
-    const { frozen } = options;
-    if (partition !== undefined && !frozen.isEmpty && frozen.has(partition)) throw frozenError();
-    if (breaker.isOpen) throw unavailable("open");
-  }
-
-  async function command<T>(run: (redis: Redis) => Promise<T>): Promise<T> {
-    requireUsable();
-    gate.occupy(NOBODY);
-    try {
-      return await onceMoved(() => deadlines.within(run(redis)));
-    } catch (error) {
-      throw failed(error);
-    } finally {
-      gate.leave(NOBODY);
-    }
-  }
-
   return {
-    run,
     send,
-    command,
-    requireUsable,
-    /** Requests wait in it, before they call, while too many calls are under way. */
-    queue: {
-      isFull: (): boolean => gate.isFull(),
-      /** Waits for this owner's turn; the call must follow at once. @throws GatewayError */
-      async wait(owner: string): Promise<void> {
-        const refusal = await gate.wait(owner);
-        if (refusal) throw notAdmitted(refusal);
-        gate.vacate(owner);
-      },
-    },
-    rejectWaiting: (): void => gate.refuseWaiting(),
+    run: (script, call) => attempt(script, call, itemOf(script, call, clock.argument()), sendToOwner),
   };
 }
 

@@ -22,13 +22,7 @@ type ClientOptions = Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "r
 
 export const connectTimeoutMs = (commandTimeoutMs: number): number => Math.max(1000, commandTimeoutMs);
 
-/** An ioredis client that never queues, never resends, and gives up after the command timeout. */
-export const createClient = (redisUrl: string, commandTimeoutMs: number, tlsCa?: string): Redis =>
-  clientOf(
-    { redisUrl, tlsCa },
-    { commandTimeout: commandTimeoutMs, connectTimeout: connectTimeoutMs(commandTimeoutMs) },
-  );
-
+/** An ioredis client that never queues and never resends. */
 export function clientOf({ redisUrl, at, tlsCa }: RedisEndpoint, options: ClientOptions): Redis {
   if (at !== undefined) return clientAt(at, { ...parseRedisAddress(redisUrl), tlsCa }, options);
   const address = parseServerAddress(redisUrl);

@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { markName } from "../records/names.ts";
 import { clientOf, connectTimeoutMs, limitHandshakes, type RedisEndpoint } from "./client.ts";
-import { createDeadlines } from "./deadlines.ts";
+import { Deadlines } from "./deadlines.ts";
 import { primaryRunOf } from "./server-info.ts";
 
 type Confirmed = "replicas" | "none";
@@ -143,7 +143,7 @@ function createOwnConnection(options: ConfirmationOptions) {
   const connectTimeout = connectTimeoutMs(options.commandTimeoutMs);
   const redis = clientOf(options, { connectTimeout });
   /** Longer than WAIT's own time, which Redis begins to count when it reads the command. */
-  const rounds = createDeadlines(2 * options.timeoutMs + ROUND_MARGIN_MS);
+  const rounds = new Deadlines(2 * options.timeoutMs + ROUND_MARGIN_MS);
   const reconnect = (): void => redis.disconnect(true);
   const own = {
     redis,
@@ -161,7 +161,7 @@ function createOwnConnection(options: ConfirmationOptions) {
     close: (): void => redis.disconnect(),
   };
   redis.on("error", () => undefined);
-  limitHandshakes(redis, createDeadlines(connectTimeout));
+  limitHandshakes(redis, new Deadlines(connectTimeout));
   redis.on("close", () => {
     own.runId = undefined;
   });

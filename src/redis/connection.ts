@@ -8,6 +8,7 @@ import type { ConfirmationRule } from "./confirmation.ts";
 import type { Deadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { createPrimary, type Primary, type StoreHooks } from "./primary.ts";
+import { onceMoved } from "./script-errors.ts";
 import {
   type FoundStore,
   readFacts,
@@ -15,9 +16,8 @@ import {
   type StoreFacts,
   type StoreRules,
 } from "./store-facts.ts";
-import { followPlacement, type PlacementFollower } from "./topology/follow-placement.ts";
-import { createFrozenPartitions, listFrozen } from "./topology/frozen-partitions.ts";
-import { onceMoved } from "./topology/moving-slots.ts";
+import { PlacementFollower } from "./topology/follow-placement.ts";
+import { FrozenPartitions, listFrozen } from "./topology/frozen-partitions.ts";
 import {
   gapsIn,
   type PlacedPrimary,
@@ -74,9 +74,7 @@ export function createConnection(options: ConnectionOptions) {
   let attached: DurabilityHooks | undefined;
   const facts = createKnownFacts({
     identified: (storeId) => attached?.identified(storeId),
-    replaced() {
-      for (const { breaker } of map().all) breaker.trip("the store has another id");
-    },
+    replaced: () => inForce.trip("the store has another id"),
     log,
   });
   const store = createStoreHooks(options, {
@@ -87,26 +85,16 @@ export function createConnection(options: ConnectionOptions) {
     findPrimaries: () => inForce.findPrimaries(),
     primariesFound: () => inForce.primariesFound(),
   });
-  const open: OpenPrimary = (endpoint, name) =>
-    createPrimary({
-      ...options,
-      ...endpoint,
-      name,
-      store,
-      log: name === undefined ? log : log.child({ primary: name }),
-    });
-  const inForce = createMapInForce(open, options, {
+  const open: OpenPrimary = (endpoint, name) => {
+    const named = name === undefined ? log : log.child({ primary: name });
+    return createPrimary({ ...options, ...endpoint, name, store, log: named });
+  };
+  const inForce: MapInForce = new MapInForce(open, options, {
     unfinished: (primary) => attached?.unfinished(primary),
     partitions: () => facts.known.facts?.partitions ?? options.partitions,
   });
   const { map } = inForce;
   const { of, ofName, isUsable, requireUsable } = inForce.inUse;
-
-  const nodes: RedisNodes = {
-    of: (partition) => map().of(partition).redis,
-    ofName: (name) => map().ofName(name).redis,
-    all: () => map().all.map(({ redis }) => redis),
-  };
   inForce.start();
 
   return {
@@ -117,7 +105,7 @@ export function createConnection(options: ConnectionOptions) {
     ofName,
     primaries: (): readonly Primary[] => map().all,
     partitionOn: (primary: Primary): number => map().partitionOn(primary),
-    nodes,
+    nodes: nodesIn(map),
     /** `facts`: undefined until they were read once. */
     known: facts.known,
     /** @throws StoreError for a store that this gateway does not take for its own */
@@ -126,65 +114,84 @@ export function createConnection(options: ConnectionOptions) {
     isUsable,
     isFrozen: store.frozen.has,
     requireUsable,
-    usable: async (): Promise<void> => {
-      await inForce.placed;
-      do await Promise.all(map().all.map(({ breaker }) => breaker.closed()));
-      while (map().all.some(({ breaker }) => breaker.isOpen));
-    },
+    usable: inForce.usable,
     attach(one: DurabilityHooks): void {
       attached = one;
     },
-    /**
-     * Puts another map in force: a primary was replaced, or partitions have moved.
-     * - A primary that is not in it any more is closed by force (`Primary.leave`).
-     * - A new one is used after its first probe.
-     * - Settlements that wait belong to the primary that has their partition now. One that has got some sends them before it
-     *   is used further.
-     * - A call that is under way to a primary that stays, for a partition that it has lost, fails there with nothing done.
-     */
     replaceMap: inForce.replaceMap,
-    /** Asks the servers of the store where its primaries are now. */
     findPrimaries: inForce.findPrimaries,
     epochOf: inForce.epochOf,
     async close(): Promise<void> {
-      inForce.stop();
       store.frozen.stop();
-      await Promise.all(map().all.map((primary) => primary.close()));
+      await inForce.close();
     },
   };
 }
 
 export type Connection = ReturnType<typeof createConnection>;
 
-function createMapInForce(
-  open: OpenPrimary,
-  options: ConnectionOptions,
-  whole: { unfinished(primary: Primary): string | undefined; partitions(): number },
-) {
-  const { metrics } = options;
-  const { unfinished, partitions } = whole;
-  const address = parseRedisAddress(options.redisUrl);
-  const isFollowed = options.place === undefined && address.kind !== "server";
-  const absent = isFollowed ? absentPrimary(open, { ...options, at: address.hosts[0] }) : undefined;
-  const placed = Promise.withResolvers<void>();
-  const inUse = new PrimariesInUse(
-    absent ? nothingPlaced(absent) : (options.place?.(open) ?? everythingOn(open(options))),
-  );
-  let follower: PlacementFollower | undefined;
+const nodesIn = (map: () => PrimaryMap): RedisNodes => ({
+  of: (partition) => map().of(partition).redis,
+  ofName: (name) => map().ofName(name).redis,
+  all: () => map().all.map(({ redis }) => redis),
+});
 
-  function isWhole(): boolean {
-    const { all, hasGaps } = inUse.map;
+class MapInForce {
+  readonly inUse: PrimariesInUse;
+  readonly #options: ConnectionOptions;
+  readonly #whole: { unfinished(primary: Primary): string | undefined; partitions(): number };
+  readonly #open: OpenPrimary;
+  readonly #address: RedisAddress;
+  /** Undefined where the address names the one server. */
+  readonly #absent: Primary | undefined;
+  /** Resolves once there is a map with primaries. */
+  readonly #placed = Promise.withResolvers<void>();
+  #follower: PlacementFollower | undefined;
+
+  constructor(
+    open: OpenPrimary,
+    options: ConnectionOptions,
+    whole: { unfinished(primary: Primary): string | undefined; partitions(): number },
+  ) {
+    this.#open = open;
+    this.#options = options;
+    this.#whole = whole;
+    this.#address = parseRedisAddress(options.redisUrl);
+    const isFollowed = options.place === undefined && this.#address.kind !== "server";
+    this.#absent = isFollowed ? absentPrimary(open, { ...options, at: this.#address.hosts[0] }) : undefined;
+    this.inUse = new PrimariesInUse(
+      this.#absent ? nothingPlaced(this.#absent) : (options.place?.(open) ?? everythingOn(open(options))),
+    );
+    if (!this.#absent) this.#placed.resolve();
+  }
+
+  readonly map = (): PrimaryMap => this.inUse.map;
+
+  readonly isWhole = (): boolean => {
+    const { all, hasGaps } = this.inUse.map;
     return all.length > 0 && hasGaps !== true && !all.some(({ breaker }) => breaker.isOpen);
-  }
-  function reportUsable(): void {
-    metrics.storeUp.set(isWhole() ? 1 : 0);
-    for (const { name, breaker } of inUse.map.all)
+  };
+
+  readonly reportUsable = (): void => {
+    const { metrics } = this.#options;
+    metrics.storeUp.set(this.isWhole() ? 1 : 0);
+    for (const { name, breaker } of this.inUse.map.all)
       if (name !== undefined) metrics.primaryUp.set({ primary: name }, breaker.isOpen ? 0 : 1);
-    if (!isWhole()) follower?.ask();
-  }
-  function replaceMap(next: PrimaryMap): void {
-    const before = inUse.map;
-    inUse.map = next;
+    if (!this.isWhole()) this.findPrimaries();
+  };
+
+  /**
+   * Puts another map in force: a primary was replaced, or partitions have moved.
+   * - A primary that is not in it any more is closed by force (`Primary.leave`).
+   * - A new one is used after its first probe.
+   * - Settlements that wait belong to the primary that has their partition now. One that has got some sends them before it
+   *   is used further.
+   * - A call that is under way to a primary that stays, for a partition that it has lost, fails there with nothing done.
+   */
+  readonly replaceMap = (next: PrimaryMap): void => {
+    const { metrics } = this.#options;
+    const before = this.inUse.map;
+    this.inUse.map = next;
     for (const primary of before.all) {
       if (next.all.includes(primary)) continue;
       primary.leave();
@@ -192,32 +199,65 @@ function createMapInForce(
     }
     for (const primary of next.all) {
       if (!before.all.includes(primary)) primary.start();
-      const why = unfinished(primary);
+      const why = this.#whole.unfinished(primary);
       if (why !== undefined) primary.breaker.trip(why);
     }
-    reportUsable();
-    placed.resolve();
+    this.reportUsable();
+    this.#placed.resolve();
+  };
+
+  start(): void {
+    this.#options.metrics.storeUp.set(0);
+    for (const primary of this.inUse.map.all) primary.start();
+    if (this.#absent) this.#follower = this.#followPrimaries(this.#absent);
   }
 
-  return {
-    map: (): PrimaryMap => inUse.map,
-    inUse,
-    /** Resolves once there is a map with primaries. */
-    placed: absent ? placed.promise : Promise.resolve(),
-    reportUsable,
-    replaceMap,
-    start(): void {
-      metrics.storeUp.set(0);
-      for (const primary of inUse.map.all) primary.start();
-      if (absent)
-        follower = followPrimaries({ address, options, open, absent, replaceMap, isWhole, partitions });
-    },
-    findPrimaries: (): void => follower?.ask(),
-    epochOf: ({ name }: Primary): number | undefined =>
-      follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch,
-    primariesFound: async (): Promise<void> => follower?.asked(),
-    stop: (): void => follower?.close(),
+  readonly usable = async (): Promise<void> => {
+    await this.#placed.promise;
+    do await Promise.all(this.inUse.map.all.map(({ breaker }) => breaker.closed()));
+    while (this.inUse.map.all.some(({ breaker }) => breaker.isOpen));
   };
+
+  trip(why: string): void {
+    for (const { breaker } of this.inUse.map.all) breaker.trip(why);
+  }
+
+  /** Asks the servers of the store where its primaries are now. */
+  readonly findPrimaries = (): void => this.#follower?.ask();
+
+  readonly epochOf = ({ name }: Primary): number | undefined =>
+    this.#follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch;
+
+  readonly primariesFound = async (): Promise<void> => this.#follower?.asked();
+
+  async close(): Promise<void> {
+    this.#follower?.close();
+    await Promise.all(this.inUse.map.all.map((primary) => primary.close()));
+  }
+
+  /** Keeps a map of the primaries that the servers of the store name. A primary that is named again is kept as it is. */
+  #followPrimaries(absent: Primary): PlacementFollower {
+    const { redisUrl, tlsCa, metrics, log } = this.#options;
+    let opened = new Map<string, Primary>();
+    const openAt = (at: PlacedPrimary): Primary =>
+      opened.get(at.name) ?? this.#open({ redisUrl, tlsCa, at }, at.name);
+    const source = placementSource(this.#address, { redisUrl, tlsCa });
+    return new PlacementFollower({
+      source,
+      found: (placement) => {
+        opened = new Map(placement.primaries.map((at) => [at.name, openAt(at)]));
+        this.replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
+        const gaps = gapsIn(placement, this.#whole.partitions());
+        if (gaps !== undefined) log.error(gaps, SLOTS_WITHOUT_PRIMARY);
+      },
+      isAway: () => !this.isWhole(),
+      asked(outcome) {
+        metrics.primaryQuestions.inc({ outcome });
+        metrics.silentServers.set(source.silent());
+      },
+      log,
+    });
+  }
 }
 
 /** Stands for a primary that nobody names: it is never connected, and never usable. */
@@ -225,40 +265,6 @@ function absentPrimary(open: OpenPrimary, endpoint: RedisEndpoint): Primary {
   const primary = open(endpoint);
   primary.leave();
   return { ...primary, outage: () => Promise.resolve(1) };
-}
-
-/** Keeps a map of the primaries that the servers of the store name. A primary that is named again is kept as it is. */
-function followPrimaries(parts: {
-  address: RedisAddress;
-  options: ConnectionOptions;
-  open: OpenPrimary;
-  absent: Primary;
-  replaceMap(next: PrimaryMap): void;
-  isWhole(): boolean;
-  partitions(): number;
-}): PlacementFollower {
-  const { address, open, absent, replaceMap, isWhole, partitions } = parts;
-  const { redisUrl, tlsCa, metrics, log } = parts.options;
-  let opened = new Map<string, Primary>();
-  const openAt = (at: PlacedPrimary): Primary =>
-    opened.get(at.name) ?? open({ redisUrl, tlsCa, at }, at.name);
-
-  const source = placementSource(address, { redisUrl, tlsCa });
-  return followPlacement({
-    source,
-    found(placement) {
-      opened = new Map(placement.primaries.map((at) => [at.name, openAt(at)]));
-      replaceMap(mapOf(placement, (name) => opened.get(name)!, absent));
-      const gaps = gapsIn(placement, partitions());
-      if (gaps !== undefined) log.error(gaps, SLOTS_WITHOUT_PRIMARY);
-    },
-    isAway: () => !isWhole(),
-    asked(outcome) {
-      metrics.primaryQuestions.inc({ outcome });
-      metrics.silentServers.set(source.silent());
-    },
-    log,
-  });
 }
 
 /** The store's hooks for each primary. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
@@ -280,7 +286,7 @@ function createStoreHooks(
     allowNoPersistence: options.allowNoPersistence,
     requireMeant: (found) => attached()?.requireMeant(found),
   };
-  const frozen = createFrozenPartitions({
+  const frozen = new FrozenPartitions({
     isClustered: () => facts.known.facts?.cluster ?? false,
     list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
     findPrimaries: whole.findPrimaries,
@@ -290,17 +296,8 @@ function createStoreHooks(
   });
   const hasMeta = (primary: Primary): boolean => map().ofName(META) === primary;
 
-  /** A partition of this primary that is not frozen: where a slot is on its way to another node, no new name can be written. */
-  function partitionOn(primary: Primary): number {
-    const first = map().partitionOn(primary);
-    if (!frozen.has(first)) return first;
-    for (let partition = 0; partition < (facts.known.facts?.partitions ?? 0); partition++)
-      if (!frozen.has(partition) && map().of(partition) === primary) return partition;
-    return first;
-  }
-
   return {
-    partitionOn,
+    partitionOn: (primary) => thawedPartitionOn(primary, map(), frozen, facts.known.facts?.partitions ?? 0),
     frozen,
     async checkServer(primary, redis) {
       await requireNamedRole(primary, redis);
@@ -330,6 +327,20 @@ function createStoreHooks(
     },
     changed: whole.changed,
   };
+}
+
+/** A partition of this primary that is not frozen: where a slot is on its way to another node, no new name can be written. */
+function thawedPartitionOn(
+  primary: Primary,
+  map: PrimaryMap,
+  frozen: FrozenPartitions,
+  partitions: number,
+): number {
+  const first = map.partitionOn(primary);
+  if (!frozen.has(first)) return first;
+  for (let partition = 0; partition < partitions; partition++)
+    if (!frozen.has(partition) && map.of(partition) === primary) return partition;
+  return first;
 }
 
 /** A replica of one that was named may take writes, and would still answer from what it has got. */

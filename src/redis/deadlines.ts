@@ -1,6 +1,6 @@
 const SLICES = 10;
 
-/** The message of ioredis's own command timeout; `createDeadlines` uses the same. */
+/** The message of ioredis's own command timeout; `Deadlines` use the same. */
 export const TIMED_OUT = "Command timed out";
 
 export interface Deadline {
@@ -10,72 +10,73 @@ export interface Deadline {
   after: Deadline | undefined;
 }
 
-export type Deadlines = ReturnType<typeof createDeadlines>;
-
 /**
  * Time limits in slices. A slice counts once its time is over and pending input was read after that, so that a process that was blocked
- * for seconds reads the replies that came meanwhile. Decision 0020. @param timeoutMs on a free event loop; up to a tenth more
+ * for seconds reads the replies that came meanwhile. Decision 0020.
  */
-export function createDeadlines(timeoutMs: number) {
+export class Deadlines {
+  readonly #sliceMs: number;
   /** In the order in which they expire. A `Set` would keep each one alive until the next major garbage collection. Decision 0072. */
-  let oldest: Deadline | undefined;
-  let newest: Deadline | undefined;
-  let slice = 0;
-  let isCounting = false;
+  #oldest: Deadline | undefined;
+  #newest: Deadline | undefined;
+  #slice = 0;
+  #isCounting = false;
 
-  function count(): void {
-    isCounting = true;
-    // Immediates run after the poll phase, which reads what has arrived.
-    setTimeout(() => setImmediate(endSlice), timeoutMs / SLICES).unref();
+  /** @param timeoutMs on a free event loop; up to a tenth more */
+  constructor(timeoutMs: number) {
+    this.#sliceMs = timeoutMs / SLICES;
   }
 
-  function endSlice(): void {
-    slice++;
-    while (oldest && oldest.atSlice <= slice) {
-      const { expire } = oldest;
-      end(oldest);
-      expire();
-    }
-    if (oldest) count();
-    else isCounting = false;
-  }
-
-  function begin(expire: () => void): Deadline {
-    const deadline = { atSlice: slice + SLICES + 1, expire, before: newest, after: undefined };
+  begin(expire: () => void): Deadline {
+    const newest = this.#newest;
+    const deadline = { atSlice: this.#slice + SLICES + 1, expire, before: newest, after: undefined };
     if (newest) newest.after = deadline;
-    else oldest = deadline;
-    newest = deadline;
-    if (!isCounting) count();
+    else this.#oldest = deadline;
+    this.#newest = deadline;
+    if (!this.#isCounting) this.#count();
     return deadline;
   }
 
-  function end(deadline: Deadline): void {
+  end(deadline: Deadline): void {
     const { before, after } = deadline;
     if (before) before.after = after;
-    else if (oldest === deadline) oldest = after;
+    else if (this.#oldest === deadline) this.#oldest = after;
     if (after) after.before = before;
-    else if (newest === deadline) newest = before;
+    else if (this.#newest === deadline) this.#newest = before;
     deadline.before = undefined;
     deadline.after = undefined;
   }
 
-  return {
-    begin,
-    end,
-    /** The work's result. @throws Error `Command timed out`, while the work itself goes on */
-    within: <T>(work: Promise<T>): Promise<T> =>
-      new Promise((resolve, reject) => {
-        const deadline = begin(() => reject(new Error(TIMED_OUT)));
-        work.then(
-          (result) => {
-            end(deadline);
-            resolve(result);
-          },
-          (error: unknown) => {
-            end(deadline);
-            reject(error);
-          },
-        );
-      }),
+  /** The work's result. @throws Error `Command timed out`, while the work itself goes on */
+  readonly within = <T>(work: Promise<T>): Promise<T> =>
+    new Promise((resolve, reject) => {
+      const deadline = this.begin(() => reject(new Error(TIMED_OUT)));
+      work.then(
+        (result) => {
+          this.end(deadline);
+          resolve(result);
+        },
+        (error: unknown) => {
+          this.end(deadline);
+          reject(error);
+        },
+      );
+    });
+
+  #count(): void {
+    this.#isCounting = true;
+    // Immediates run after the poll phase, which reads what has arrived.
+    setTimeout(() => setImmediate(this.#endSlice), this.#sliceMs).unref();
+  }
+
+  readonly #endSlice = (): void => {
+    this.#slice++;
+    while (this.#oldest && this.#oldest.atSlice <= this.#slice) {
+      const { expire } = this.#oldest;
+      this.end(this.#oldest);
+      expire();
+    }
+    if (this.#oldest) this.#count();
+    else this.#isCounting = false;
   };
 }

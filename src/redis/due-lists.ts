@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import type { Connection } from "./connection.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
-import { storeNowMs } from "./server-clock.ts";
+import { storeNowMs } from "./server-info.ts";
 import { createWriteWatch } from "./write-watch.ts";
 
 /** A sorted set of a partition, whose scores say when something is due (Unix ms). */
@@ -13,6 +13,9 @@ interface PartitionList<List extends string> {
   from?: number;
   partition: number;
 }
+
+/** Requests of a busy gateway wait while it writes the commands of a round trip: for all 128 lists of a store, some milliseconds each second. */
+const AT_ONCE = 32;
 
 type Due<List extends string, Partitions> = Record<List, Partitions>;
 
@@ -43,6 +46,7 @@ export function createDueLists<List extends string>(
           redis,
           lists,
           (pipe, { name, from = 0 }) => pipe.zrangebyscore(name, from, "+inf", "WITHSCORES", "LIMIT", 0, 1),
+          AT_ONCE,
         );
         firstDue.set(
           redis,

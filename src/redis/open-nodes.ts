@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress } from "../domain/redis-address.ts";
 import { partitionNames } from "../records/names.ts";
 import { clientOf, connectOnce, connectTimeoutMs, type RedisEndpoint, SILENT } from "./client.ts";
-import { createDeadlines } from "./deadlines.ts";
+import { Deadlines } from "./deadlines.ts";
 import { oneNode, type RedisNodes } from "./nodes.ts";
 import { slotOf } from "./topology/cluster-slots.ts";
 import { findPlacement } from "./topology/placement.ts";
@@ -55,7 +55,7 @@ export async function openNodes(endpoint: RedisEndpoint, commandTimeoutMs: numbe
 }
 
 const connected = (redis: Redis): Promise<unknown> =>
-  connectOnce(redis, createDeadlines(CONNECT_MS), () =>
+  connectOnce(redis, new Deadlines(CONNECT_MS), () =>
     redis.status === "connect" ? new Error(SILENT) : new Error("no answer within 2 seconds"),
   );
 

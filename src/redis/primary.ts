@@ -13,14 +13,14 @@ import {
   type RedisEndpoint,
 } from "./client.ts";
 import { type Confirmation, type ConfirmationRule, createConfirmation } from "./confirmation.ts";
-import { createDeadlines, type Deadlines } from "./deadlines.ts";
+import { Deadlines } from "./deadlines.ts";
 import { checkUsable, createProbe, probeNameIn } from "./probes.ts";
 import { inStoreWords } from "./reasons.ts";
 import { jittered } from "./repeated-work.ts";
+import { onceMoved } from "./script-errors.ts";
 import { createScriptRunner, itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { allowsCrossSlots } from "./store-facts.ts";
 import type { FrozenPartitions } from "./topology/frozen-partitions.ts";
-import { onceMoved } from "./topology/moving-slots.ts";
 import { wordsOfNamed } from "./topology/placement.ts";
 
 const CHECK_EVERY_MS = 15_000;
@@ -70,28 +70,25 @@ export function createPrimary(options: PrimaryOptions) {
   const scripts = createScriptRunner(redis, { within, form: slots.form });
   const direct = runDirectly(scripts, store.frozen, slots.form);
   const clock = createStoreClock(options.nowMs);
-  const rewriteAfterStart = createRewriteAfterStart({ redis, within, log, name: options.name });
-  const probeName = (): string => probeNameIn(store.partitionOn(primary));
-  async function check(): Promise<void> {
-    await store.learnFacts(primary, limits.command);
-    await slots.learn(redis, within);
-    await rewriteAfterStart();
-  }
-  const beforeUse = (): Promise<void> => store.beforeUse(primary);
-  let wasUsable = false;
-  const breaker = createBreaker({
+  const check = createCheck(options, { redis, limit: limits.command, slots, primary: () => primary });
+  const breaker: Breaker = new Breaker({
     log,
-    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name, () => wasUsable),
+    words: options.name === undefined ? inStoreWords : wordsOfNamed(options.name, () => breaker.wasUsable),
     reconnect: () => replaceReady(redis),
-    probe: createProbe({ redis, run: direct, clock, within, name: probeName, check, beforeUse }),
+    probe: createProbe({
+      redis,
+      run: direct,
+      clock,
+      within,
+      name: () => probeNameOf(primary, store),
+      check,
+      beforeUse: () => store.beforeUse(primary),
+    }),
     changed(open) {
       store.changed();
-      wasUsable ||= !open;
-      if (open) rejectWaiting();
-      else outage.over();
-      const unfinished = open ? undefined : store.unfinished(primary);
-      if (unfinished !== undefined) breaker.trip(unfinished);
-      else if (!open) store.usableAgain();
+      if (open) return rejectWaiting();
+      outage.over();
+      useAgain(primary, store);
     },
   });
   const { rejectWaiting, ...calls } = createCalls({
@@ -105,13 +102,9 @@ export function createPrimary(options: PrimaryOptions) {
     ownerNow: (name) => store.ownerNow(primary, name),
     frozen: store.frozen,
   });
-  const probeOwn = (): Promise<void> =>
-    onOwnConnection(options, limits, (own) =>
-      checkUsable(own, { name: probeName(), check: () => store.checkServer(primary, own) }),
-    );
   const confirmation = confirmationOf(redis, options, () => store.partitionOn(primary));
-  const outage = createAwayVerdict({ isOpen: () => breaker.isOpen, probe: probeOwn, log });
-
+  const probe = (): Promise<void> => probeApart(primary, options, limits);
+  const outage = createAwayVerdict({ isOpen: () => breaker.isOpen, probe, log });
   const primary = {
     name: options.name,
     endpoint: { redisUrl: options.redisUrl, at: options.at, tlsCa: options.tlsCa },
@@ -129,10 +122,50 @@ export function createPrimary(options: PrimaryOptions) {
   return primary;
 }
 
+/** Part of each probe, and done regularly while it is in use. */
+function createCheck(
+  { store, log, name }: PrimaryOptions,
+  parts: {
+    redis: Redis;
+    limit: Deadlines;
+    slots: ReturnType<typeof createSlotRule>;
+    primary(): Primary;
+  },
+): () => Promise<void> {
+  const { redis, limit, slots, primary } = parts;
+  const rewriteAfterStart = createRewriteAfterStart({ redis, within: limit.within, log, name });
+  return async () => {
+    await store.learnFacts(primary(), limit);
+    await slots.learn(redis, limit.within);
+    await rewriteAfterStart();
+  };
+}
+
+const probeNameOf = (primary: Primary, store: StoreHooks): string => probeNameIn(store.partitionOn(primary));
+
+function useAgain(primary: Primary, store: StoreHooks): void {
+  const unfinished = store.unfinished(primary);
+  if (unfinished === undefined) store.usableAgain();
+  else primary.breaker.trip(unfinished);
+}
+
+/** On a connection of its own. */
+function probeApart(
+  primary: Primary,
+  options: PrimaryOptions,
+  limits: ReturnType<typeof limitsOf>,
+): Promise<void> {
+  const { store } = options;
+  const name = probeNameOf(primary, store);
+  return onOwnConnection(options, limits, (own) =>
+    checkUsable(own, { name, check: () => store.checkServer(primary, own) }),
+  );
+}
+
 /** Instead of ioredis's own timers, which count the time in which this process stalls. */
 const limitsOf = (commandTimeoutMs: number): Record<"command" | "connecting", Deadlines> => ({
-  command: createDeadlines(commandTimeoutMs),
-  connecting: createDeadlines(connectTimeoutMs(commandTimeoutMs)),
+  command: new Deadlines(commandTimeoutMs),
+  connecting: new Deadlines(connectTimeoutMs(commandTimeoutMs)),
 });
 
 /** The connection that requests share. While it is being made, it has time limits of its own. */
@@ -235,79 +268,89 @@ const PROBES_BEFORE_RECONNECT = 2;
 /** Initial open state, before the first probe. */
 const STARTING = "starting";
 
-type Breaker = ReturnType<typeof createBreaker>;
-
-/**
- * One failure opens it, one successful probe closes it: a hiccup costs a probe's time and an outage costs requests nothing.
- * @param options.probe throws while the store is unusable @param options.words says in the log why a probe has failed
- */
-function createBreaker(options: {
+interface BreakerOptions {
+  /** Throws while the store is unusable. */
   probe(): Promise<void>;
   reconnect(): void;
   changed(open: boolean): void;
+  /** Says in the log why a probe has failed. */
   words(error: unknown): string;
   log: Logger;
-}) {
-  const { probe, reconnect, changed, words, log } = options;
-  let stopped = false;
-  let timer: NodeJS.Timeout | undefined;
-  let waiting: (() => void)[] = [];
-  const logged = new Set<string>();
+}
 
-  const attempt = async (failures: number): Promise<void> => {
+/** One failure opens it, one successful probe closes it: a hiccup costs a probe's time and an outage costs requests nothing. */
+class Breaker {
+  /** While open no request waits for the store. A field, since each request reads it. */
+  isOpen = false;
+  wasUsable = false;
+  readonly #options: BreakerOptions;
+  #isStopped = false;
+  #timer: NodeJS.Timeout | undefined;
+  #waiting: (() => void)[] = [];
+  readonly #logged = new Set<string>();
+
+  constructor(options: BreakerOptions) {
+    this.#options = options;
+  }
+
+  /** A call failed in a way that says the store may be away: opens, and probes in the background. */
+  trip(why: string): void {
+    const { changed, log } = this.#options;
+    if (this.isOpen || this.#isStopped) return;
+    this.isOpen = true;
+    changed(true);
+    if (why === STARTING) log.debug("connecting to the store");
+    else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
+    void this.#attempt(0);
+  }
+
+  /** Resolves once the breaker has closed, or is open for good. */
+  closed(): Promise<void> {
+    return this.isOpen ? new Promise((resolve) => this.#waiting.push(resolve)) : Promise.resolve();
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+    clearTimeout(this.#timer);
+  }
+
+  openForGood(): void {
+    this.stop();
+    this.isOpen = true;
+    this.#resolveWaiting();
+  }
+
+  async #attempt(failures: number): Promise<void> {
+    const { probe, changed, log } = this.#options;
     try {
       await probe();
     } catch (error) {
-      if (stopped) return;
-      const why = words(error);
-      if (failures % 20 === 0 || !logged.has(why)) {
-        logged.add(why);
-        log.error({ why }, "the store is unusable; see `tollgate doctor`");
-      }
-      if ((failures + 1) % PROBES_BEFORE_RECONNECT === 0) reconnect();
-      const waitMs = Math.min(PROBE_MAX_MS, PROBE_MIN_MS * 2 ** Math.min(failures, 10));
-      timer = setTimeout(() => void attempt(failures + 1), jittered(waitMs)).unref();
+      if (!this.#isStopped) this.#attemptLater(failures, error);
       return;
     }
-    if (stopped) return;
-    breaker.isOpen = false;
-    logged.clear();
+    if (this.#isStopped) return;
+    this.isOpen = false;
+    this.wasUsable = true;
+    this.#logged.clear();
     changed(false);
     log.info("the store is usable");
-    resolveWaiting();
-  };
-
-  function resolveWaiting(): void {
-    for (const resolve of waiting) resolve();
-    waiting = [];
+    this.#resolveWaiting();
   }
 
-  function stop(): void {
-    stopped = true;
-    clearTimeout(timer);
+  #attemptLater(failures: number, error: unknown): void {
+    const { words, reconnect, log } = this.#options;
+    const why = words(error);
+    if (failures % 20 === 0 || !this.#logged.has(why)) {
+      this.#logged.add(why);
+      log.error({ why }, "the store is unusable; see `tollgate doctor`");
+    }
+    if ((failures + 1) % PROBES_BEFORE_RECONNECT === 0) reconnect();
+    const waitMs = Math.min(PROBE_MAX_MS, PROBE_MIN_MS * 2 ** Math.min(failures, 10));
+    this.#timer = setTimeout(() => void this.#attempt(failures + 1), jittered(waitMs)).unref();
   }
 
-  const breaker = {
-    /** While open no request waits for the store. A field, since each request reads it. */
-    isOpen: false,
-    /** A call failed in a way that says the store may be away: opens, and probes in the background. */
-    trip(why: string): void {
-      if (breaker.isOpen || stopped) return;
-      breaker.isOpen = true;
-      changed(true);
-      if (why === STARTING) log.debug("connecting to the store");
-      else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
-      void attempt(0);
-    },
-    /** Resolves once the breaker has closed, or is open for good. */
-    closed: (): Promise<void> =>
-      breaker.isOpen ? new Promise((resolve) => waiting.push(resolve)) : Promise.resolve(),
-    stop,
-    openForGood(): void {
-      stop();
-      breaker.isOpen = true;
-      resolveWaiting();
-    },
-  };
-  return breaker as Omit<typeof breaker, "isOpen"> & { readonly isOpen: boolean };
+  #resolveWaiting(): void {
+    for (const resolve of this.#waiting) resolve();
+    this.#waiting = [];
+  }
 }

@@ -1,3 +1,7 @@
+import { randomUUID } from "node:crypto";
+import type { Run } from "../scripts/script-definition.ts";
+import { turn } from "../scripts/turn.ts";
+
 const TICK_MS = 1000;
 const due = new Map<number, Set<() => void>>();
 
@@ -60,6 +64,36 @@ export function repeated(
   };
 }
 
+/**
+ * Work on one primary in use after the other, again and again. A failure is no outage: the next round tries again, and calls of requests learn the
+ * same. @param options.away for each that is not in use @returns ends it
+ */
+export function forEachPrimary<One extends { readonly breaker: { readonly isOpen: boolean } }>(
+  primaries: () => readonly One[],
+  work: (primary: One) => Promise<unknown>,
+  { pauseMs = 1000, away }: { pauseMs?: number; away?(primary: One): void } = {},
+): () => Promise<void> {
+  const { start, stop } = repeated(
+    async (signal) => {
+      for (const primary of primaries()) {
+        if (signal.aborted) return;
+        if (primary.breaker.isOpen) away?.(primary);
+        else await work(primary).catch(() => undefined);
+      }
+    },
+    { pauseMs: () => pauseMs },
+  );
+  start();
+  return stop;
+}
+
 /** Gateways that lose a server at one moment do not come back to it at one moment. @param share by how much it differs at most */
 export const jittered = (delayMs: number, share = 0.25): number =>
   delayMs * (1 - share + 2 * share * Math.random());
+
+/** @param name of the marker, which expires by itself @returns true for one gateway per interval */
+export const takeTurn = (
+  { ofName }: { ofName(name: string): { run: Run } },
+  name: string,
+  intervalMs: number,
+): Promise<boolean> => ofName(name).run(turn, { name, holder: randomUUID(), turnMs: intervalMs });

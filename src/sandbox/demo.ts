@@ -1,9 +1,10 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { chmod, readFile, writeFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
 import { answeringAt } from "./gateway-url.ts";
 import { TINY_PNG } from "./generator/media.ts";
+import { writePrivately } from "./start-env.ts";
 
 const run = promisify(execFile);
 
@@ -37,9 +38,7 @@ export async function demoKey(
   if (typeof made !== "object" || made === null || !("key" in made) || typeof made.key !== "string") {
     throw new Error("`keys create` answered without a key");
   }
-  await writeFile(path, `${made.key}\n`, { mode: 0o600 });
-  // The mode above counts for new files only.
-  await chmod(path, 0o600);
+  await writePrivately(path, `${made.key}\n`);
   const answered = await urlFor(made.key, place);
   if (answered === undefined) throw new Error("the gateway does not know the key that was just made");
   return { key: made.key, ...answered };

@@ -1,4 +1,4 @@
-import { refusedArguments } from "../domain/arguments.ts";
+import { refusedArguments } from "../domain/operator-texts.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { DIALECTS, type DialectName, isDialectName } from "./generator/generator-dialect.ts";
 import { type Generator, startGenerator } from "./generator/server.ts";

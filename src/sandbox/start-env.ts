@@ -29,7 +29,12 @@ export async function writeStartEnv(file: string, env: NodeJS.ProcessEnv): Promi
     const value = env[name];
     return value ? `export ${name}='${value.replaceAll("'", "'\\''")}'\n` : `unset ${name}\n`;
   });
-  await writeFile(file, lines.join(""), { mode: 0o600 });
+  await writePrivately(file, lines.join(""));
+}
+
+/** Readable by the owner alone. */
+export async function writePrivately(file: string, text: string): Promise<void> {
+  await writeFile(file, text, { mode: 0o600 });
   // The mode above counts for new files only.
   await chmod(file, 0o600);
 }

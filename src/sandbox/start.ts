@@ -1,10 +1,10 @@
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { chmod, mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { join, relative, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
-import { refusedArguments } from "../domain/arguments.ts";
+import { refusedArguments } from "../domain/operator-texts.ts";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
 import { barredText, DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
@@ -14,7 +14,7 @@ import { DIALECTS, isDialectName } from "./generator/generator-dialect.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
 import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
-import { writeStartEnv } from "./start-env.ts";
+import { writePrivately, writeStartEnv } from "./start-env.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const CLI = join(ROOT, "src/cli.ts");
@@ -181,9 +181,7 @@ async function keptToken(file: string): Promise<string> {
   const kept = (await readFile(file, "utf8").catch(() => "")).trim();
   if (/^[\w-]{32}$/.test(kept)) return kept;
   const token = randomBytes(24).toString("base64url");
-  await writeFile(file, `${token}\n`, { mode: 0o600 });
-  // The mode above counts for new files only.
-  await chmod(file, 0o600);
+  await writePrivately(file, `${token}\n`);
   return token;
 }
 

@@ -1,6 +1,7 @@
 import { webhookNames } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import { cleanDeliveries } from "../scripts/clean-deliveries.ts";
 import { type Lane, type LeasedDelivery, leaseDeliveries } from "../scripts/lease-deliveries.ts";
 import { settleDelivery } from "../scripts/settle-delivery.ts";
@@ -60,8 +61,10 @@ class DeliveryWorker {
   /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
   readonly #hungry = new Set<number>();
   readonly #leasing = new Map<number, Promise<void>>();
-  #timer: NodeJS.Timeout | undefined;
-  #current: Promise<void> = Promise.resolve();
+  readonly #looking = repeated(() => this.look(), {
+    pauseMs: () => LOOK_EVERY_MS,
+    failed: (error) => this.#options.log.debug({ err: error }, "no look at due deliveries"),
+  });
   #unopenedSaidMs = Number.NEGATIVE_INFINITY;
   #stopped = false;
 
@@ -74,12 +77,7 @@ class DeliveryWorker {
   }
 
   start(): void {
-    if (this.#stopped) return;
-    this.#timer = setTimeout(() => {
-      this.#current = this.look()
-        .catch((error: unknown) => this.#options.log.debug({ err: error }, "no look at due deliveries"))
-        .finally(() => this.start());
-    }, LOOK_EVERY_MS);
+    this.#looking.start();
   }
 
   /** Takes on what is due now, as far as there are places, and forgets what is old. */
@@ -119,8 +117,7 @@ class DeliveryWorker {
   /** Tries under way have a moment to end. What has not is sent again by another gateway, once its lease is over. */
   async stop(): Promise<void> {
     this.#stopped = true;
-    clearTimeout(this.#timer);
-    await this.#current;
+    await this.#looking.stop();
     const timeout = Promise.withResolvers<void>();
     const timer = setTimeout(timeout.resolve, STOP_WITHIN_MS);
     await Promise.race([this.idle(), timeout.promise]);

@@ -3,6 +3,7 @@ import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import { expiring } from "../scripts/expiring.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -31,7 +32,10 @@ export function createWebhookWork(options: {
   const worker = createDeliveryWorker({ connection, sender, box, settings, metrics, log });
   const figures = createQueueFigures(connection);
   const expiringKeys = createExpiringKeys(connection, log);
-  let timer: NodeJS.Timeout | undefined;
+  const showing = repeated(show, {
+    pauseMs: () => FIGURES_EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "no figures of webhooks"),
+  });
 
   async function show(): Promise<void> {
     const { firstDueMs, waiting, bytes, dropped } = await figures();
@@ -46,13 +50,10 @@ export function createWebhookWork(options: {
     start(): void {
       worker.start();
       expiringKeys.start();
-      timer = setInterval(() => {
-        show().catch((error: unknown) => log.debug({ err: error }, "no figures of webhooks"));
-      }, FIGURES_EVERY_MS);
+      showing.start();
     },
     async stop(): Promise<void> {
-      clearInterval(timer);
-      await Promise.all([worker.stop(), expiringKeys.stop()]);
+      await Promise.all([worker.stop(), expiringKeys.stop(), showing.stop()]);
     },
   };
 }
@@ -122,31 +123,18 @@ export const KEYS_AT_ONCE = 15;
 /** Tells accounts, once a minute, of their keys that end soon. Every gateway looks; a script tells each key once. */
 function createExpiringKeys(connection: Connection, log: Logger) {
   const dueLists = createDueLists(connection, listsOfKeys, ["expiring"]);
-  let timer: NodeJS.Timeout | undefined;
-  let current: Promise<void> = Promise.resolve();
-  let isStopped = false;
 
-  async function look(): Promise<void> {
+  async function look(signal: AbortSignal): Promise<void> {
     for (const partition of (await dueLists()).expiring) {
       let taken = KEYS_AT_ONCE;
-      while (taken === KEYS_AT_ONCE && !isStopped)
+      while (taken === KEYS_AT_ONCE && !signal.aborted)
         ({ taken } = await connection.of(partition).run(expiring, { partition, most: KEYS_AT_ONCE }));
     }
   }
-
-  return {
-    look,
-    start(): void {
-      timer = setInterval(() => {
-        current = look().catch((error: unknown) => log.debug({ err: error }, "no look at keys that end"));
-      }, LOOK_EVERY_MS);
-    },
-    async stop(): Promise<void> {
-      isStopped = true;
-      clearInterval(timer);
-      await current;
-    },
-  };
+  return repeated(look, {
+    pauseMs: () => LOOK_EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "no look at keys that end"),
+  });
 }
 
 const listsOfKeys = (partitions: number) =>

@@ -79,7 +79,7 @@ export const CONTROLS: readonly Control[] = [
         to: "",
       },
       {
-        file: "src/redis/topology/moving-slots.ts",
+        file: "src/redis/script-errors.ts",
         from: "/^MOVED |^ERR Script attempted to access a non local key/",
         to: "/^MOVED /",
       },

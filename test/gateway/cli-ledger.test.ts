@@ -4,7 +4,7 @@ import { appendFile, mkdtemp, readFile, rm, stat, truncate, utimes, writeFile } 
 import { hostname, tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { storeNowMs } from "../../src/redis/server-clock.ts";
+import { storeNowMs } from "../../src/redis/server-info.ts";
 import { addMoney } from "../support/account-money.ts";
 import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";

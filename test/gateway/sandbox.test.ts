@@ -4,8 +4,8 @@ import { request as httpsRequest } from "node:https";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
+import type { GeneratorOptions } from "../../src/sandbox/generator/generator-routes.ts";
 import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
-import type { GeneratorOptions } from "../../src/sandbox/generator/state.ts";
 import { expectStatus } from "../support/gateway.ts";
 import { until } from "../support/until.ts";
 

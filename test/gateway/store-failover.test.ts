@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openLastConfirmed, readLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile, readLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { openJournal } from "../../src/durability/outbox/journal.ts";
 import { createTerms } from "../../src/durability/terms.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -314,7 +314,7 @@ test("a primary that new connections do not lead to is left, and the one that th
   await pair.replica.client.replicaof("NO", "ONE");
   const termsAt = (redis: TestRedis, address: TestRedis) => {
     const primary = { ...connection.of(0), redis: redis.client, endpoint: { redisUrl: address.url } };
-    const file = openLastConfirmed(undefined, createLogger("silent"));
+    const file = new LastConfirmedFile(undefined, createLogger("silent"));
     const terms = createTerms(connection, { file, log: createLogger("silent"), lookEveryMs: 0 });
     return { leaveReason: () => terms.leaveReason(primary as Primary) };
   };

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { SentCharge } from "../../src/durability/losses/confirmed-charges.ts";
-import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
 import { createLossDetector } from "../../src/durability/losses/loss-detector.ts";
 import { listMissing } from "../../src/durability/losses/missing-entries.ts";
 import { openRecentEntries, readRecentEntries } from "../../src/durability/losses/recent-entries.ts";
@@ -38,7 +38,7 @@ beforeEach(async () => {
 
 const createDetector = (
   chargesMax: number,
-  { survivesFailover = false, lastConfirmed = openLastConfirmed(undefined, log) } = {},
+  { survivesFailover = false, lastConfirmed = new LastConfirmedFile(undefined, log) } = {},
 ) =>
   createLossDetector({
     policy: { survivesFailover, othersWithinMs: 0, chargesMax },
@@ -285,7 +285,7 @@ test("a ledger that lacks its last known entry is seen also if others have writt
 /** The rule with replicas: nobody else sends anything again. */
 function givenReplicas() {
   let isOnReplicas = true;
-  const lastConfirmed = openLastConfirmed(undefined, log);
+  const lastConfirmed = new LastConfirmedFile(undefined, log);
   const losses = createDetector(100, { survivesFailover: true, lastConfirmed });
   const replicated = { ...part(), confirmed: async () => isOnReplicas };
   return {

@@ -5,9 +5,9 @@ import { createAccount, patchAccount } from "../../src/operations/accounts/opera
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { createClient } from "../support/client.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { inShare, LISTS_MUTANTS, plant } from "./mutants.ts";

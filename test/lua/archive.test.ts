@@ -8,7 +8,6 @@ import {
   partitionNames,
   requestName,
 } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { type ArchivedCall, archived } from "../../src/scripts/archived.ts";
@@ -16,6 +15,7 @@ import { change } from "../../src/scripts/change.ts";
 import { collect } from "../../src/scripts/collect.ts";
 import { issue } from "../../src/scripts/issue.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   openConnection,

@@ -9,7 +9,6 @@ import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
@@ -17,6 +16,7 @@ import type { Generation } from "../../src/scripts/admit.ts";
 import type { BindCall } from "../../src/scripts/bind.ts";
 import type { Reply, Run } from "../../src/scripts/script-definition.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   HOLD_MS,

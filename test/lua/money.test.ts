@@ -18,13 +18,13 @@ import {
   requestName,
   taskName,
 } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { adjust as adjustScript } from "../../src/scripts/adjust.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { refund } from "../../src/scripts/refund.ts";
 import { changeMoney } from "../support/account-money.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   openConnection,

@@ -1,8 +1,8 @@
 import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
-import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { createClient } from "../support/client.ts";
 import { openConnection, type TestConnection } from "../support/store.ts";
 import { scenario } from "./commands.ts";
 import { Disagreement } from "./disagreement.ts";

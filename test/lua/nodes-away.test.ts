@@ -9,7 +9,7 @@ import { ROUTES } from "../../src/admin/api/routes.ts";
 import type { Services } from "../../src/admin/api/services.ts";
 import { list } from "../../src/commands/keys-list.ts";
 import { print } from "../../src/commands/output.ts";
-import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
 import { exportLedger, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
@@ -205,7 +205,7 @@ test("a grant does not wait for a server that it does not write to, and no loss 
   await comeBack(away);
   const { id = "" } = await storedFacts(nodes);
   const folder = join(dir, "marks");
-  const marks = openLastConfirmed(folder, createLogger("silent"));
+  const marks = new LastConfirmedFile(folder, createLogger("silent"));
   for (const key of keys) {
     const partition = partitionOfKey(key);
     const [entry] = await readLedger(nodes.of(partition), partition, LEDGER_START);

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { detachArchive } from "../../src/archive/archive-record.ts";
-import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
@@ -179,7 +179,7 @@ test("a server is older also if only the files of a gateway on this machine know
   const keys = await Promise.all([older, other].map(async (redis) => (await givenOn(redis)).key.accountId));
   const { id = "" } = await storedFacts(nodes);
   const folder = join(dir, "marks");
-  const marks = openLastConfirmed(folder, createLogger("silent"));
+  const marks = new LastConfirmedFile(folder, createLogger("silent"));
   for (const accountId of keys) {
     const partition = partitionOf(accountId, PARTITIONS);
     const redis = nodes.of(partition);

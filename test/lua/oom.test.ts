@@ -12,12 +12,11 @@ import { changeKey, revokeKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { markAndWait } from "../../src/redis/confirmation.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
+import { takeTurn } from "../../src/redis/repeated-work.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { takeTurn } from "../../src/redis/take-turn.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { adjust } from "../../src/scripts/adjust.ts";
 import { admit } from "../../src/scripts/admit.ts";
@@ -35,6 +34,7 @@ import { trim } from "../../src/scripts/trim.ts";
 import { turn } from "../../src/scripts/turn.ts";
 import { unclear } from "../../src/scripts/unclear.ts";
 import { voidHold } from "../../src/scripts/void.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   HOLD_MS,

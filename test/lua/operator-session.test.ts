@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
 import { createOperatorSession, type OperatorSession } from "../../src/operations/access/operator-session.ts";
 import { partitionNames } from "../../src/records/names.ts";
 import { OperatorError } from "../../src/records/operator-error.ts";
@@ -61,7 +61,7 @@ test("what Redis answers and what its connection says is the store's, and it is 
 test("nothing is written where the files of gateways know an entry that the store lacks", async () => {
   const folder = await mkdtemp(join(tmpdir(), "tollgate-session-"));
   const storeId = (await server.client.hget("tg:meta", "id"))!;
-  const known = openLastConfirmed(folder, createLogger("silent"));
+  const known = new LastConfirmedFile(folder, createLogger("silent"));
   const entry = { id: "5-0", accountId: "acme", kind: "charge", credits: 10, reference: "", requestId: "r" };
   known.keep(storeId, partitionNames(0).ledger, entry);
   await known.save();

@@ -23,11 +23,11 @@ import {
   partitionNames,
   partitionOf,
 } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { change } from "../../src/scripts/change.ts";
 import { revoke } from "../../src/scripts/revoke.ts";
+import { createClient } from "../support/client.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeCounters, setKeyFields } from "../support/stored-records.ts";

@@ -15,7 +15,6 @@ import {
   keyRef,
   partitionNames,
 } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import {
   CHECKS_FROZEN,
   createScriptRunner,
@@ -45,6 +44,7 @@ import { suspend } from "../../src/scripts/suspend.ts";
 import { token } from "../../src/scripts/token.ts";
 import { trim } from "../../src/scripts/trim.ts";
 import { unclear } from "../../src/scripts/unclear.ts";
+import { createClient } from "../support/client.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
 import {

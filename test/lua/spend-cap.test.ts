@@ -8,10 +8,10 @@ import { rotateKey } from "../../src/operations/keys/change-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   HOLD_MS,

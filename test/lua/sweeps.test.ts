@@ -2,7 +2,6 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { collect } from "../../src/scripts/collect.ts";
@@ -10,6 +9,7 @@ import { createSweeper } from "../../src/settlement/sweeper.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   HOLD_MS,

@@ -11,11 +11,11 @@ import {
   type TokenRecord,
 } from "../../src/operations/access/tokens.ts";
 import { tokenNames } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { revokeToken as revokeTokenScript } from "../../src/scripts/revoke-token.ts";
 import { token } from "../../src/scripts/token.ts";
+import { createClient } from "../support/client.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { inShare, type Mutant, plant, TOKEN_MUTANTS } from "./mutants.ts";
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type TrimOptions, trimLedger } from "../../src/archive/trimming.ts";
-import { openLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
 import { missingEntries } from "../../src/durability/losses/loss-report.ts";
 import { listMissing } from "../../src/durability/losses/missing-entries.ts";
 import { createEntryReader } from "../../src/durability/losses/new-entries.ts";
@@ -138,7 +138,7 @@ describe("a ledger that is trimmed", () => {
   test("is no store that has lost something", async () => {
     await givenLedger();
     const before = await entriesNow();
-    const marks = openLastConfirmed(undefined, createLogger("silent"));
+    const marks = new LastConfirmedFile(undefined, createLogger("silent"));
     const reader = createEntryReader(marks, { keep: async () => {} });
     const part = { redis: connection.redis, has: () => true, confirmed: undefined };
     expect(await reader.readNewEntries(part, "store", 1)).toBe(true);

@@ -8,9 +8,9 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, type TestConnection, times } from "../support/store.ts";
 

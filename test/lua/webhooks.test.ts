@@ -12,7 +12,6 @@ import {
   webhookNames,
   webhooksName,
 } from "../../src/records/names.ts";
-import { createClient } from "../../src/redis/client.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/admit.ts";
 import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
@@ -25,6 +24,7 @@ import { suspend } from "../../src/scripts/suspend.ts";
 import { webhook } from "../../src/scripts/webhook.ts";
 import { KEYS_AT_ONCE } from "../../src/webhooks/webhook-work.ts";
 import { changeAccount } from "../support/account-money.ts";
+import { createClient } from "../support/client.ts";
 import {
   createStage,
   openConnection,

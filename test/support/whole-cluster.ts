@@ -1,6 +1,6 @@
 import { expect } from "vitest";
-import { createClient } from "../../src/redis/client.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
+import { createClient } from "./client.ts";
 import { startClusterNode } from "./cluster-node.ts";
 import { soon } from "./soon.ts";
 

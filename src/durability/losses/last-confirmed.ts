@@ -44,8 +44,6 @@ interface Content {
   >;
 }
 
-export type LastConfirmedFile = ReturnType<typeof openLastConfirmed>;
-
 function keepLater({ entries }: LastConfirmed, ledger: string, entry: ConfirmedEntry): boolean {
   const known = entries.get(ledger);
   if (known && !isLater(entry.id, known.id)) return false;
@@ -108,93 +106,109 @@ function readFolder(
   return { stores, terms, read };
 }
 
-function storeOf(storeId: string, stores: Map<string, LastConfirmed>, terms: Terms): LastConfirmed {
-  const known = stores.get(storeId);
-  if (known) return known;
-  if (stores.size >= STORES_MAX) {
-    const first = stores.keys().next().value!;
-    stores.delete(first);
-    terms.delete(first);
-  }
-  const store = { acceptedAt: 0, entries: new Map() };
-  stores.set(storeId, store);
-  return store;
-}
-
 /** One file per process beside the journal; merges those of ended processes. @param folder undefined: in memory only */
-export function openLastConfirmed(folder: string | undefined, log: Logger) {
-  const found = folder === undefined ? undefined : readFolder(folder, log);
-  const stores = found?.stores ?? new Map<string, LastConfirmed>();
-  const terms = found?.terms ?? new Map();
-  const own = newFileName(SUFFIX);
-  let hasChanged = false;
-  let saving: Promise<void> = Promise.resolve();
-  let merged = found?.read ?? new Map<string, number>();
+export class LastConfirmedFile {
+  readonly #folder: string | undefined;
+  readonly #log: Logger;
+  readonly #stores: Map<string, LastConfirmed>;
+  readonly #terms: Terms;
+  readonly #own = newFileName(SUFFIX);
+  #hasChanged = false;
+  #saving: Promise<void> = Promise.resolve();
+  #merged: Map<string, number>;
 
-  const of = (storeId: string): LastConfirmed => storeOf(storeId, stores, terms);
+  constructor(folder: string | undefined, log: Logger) {
+    const found = folder === undefined ? undefined : readFolder(folder, log);
+    this.#folder = folder;
+    this.#log = log;
+    this.#stores = found?.stores ?? new Map();
+    this.#terms = found?.terms ?? new Map();
+    this.#merged = found?.read ?? new Map();
+  }
 
-  async function write(into: string): Promise<void> {
-    if (!hasChanged) return;
-    hasChanged = false;
+  of(storeId: string): LastConfirmed {
+    const known = this.#stores.get(storeId);
+    if (known) return known;
+    if (this.#stores.size >= STORES_MAX) {
+      const first = this.#stores.keys().next().value!;
+      this.#stores.delete(first);
+      this.#terms.delete(first);
+    }
+    const store = { acceptedAt: 0, entries: new Map() };
+    this.#stores.set(storeId, store);
+    return store;
+  }
+
+  keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
+    if (keepLater(this.of(storeId), ledger, entry)) this.#hasChanged = true;
+  }
+
+  isMeant(found: FoundStore): boolean {
+    return isMeant(found, this.#stores);
+  }
+
+  readonly use = async (storeId: string): Promise<void> => {
+    if (this.#stores.has(storeId)) return;
+    this.of(storeId);
+    this.#hasChanged = true;
+    await this.save();
+  };
+
+  term(storeId: string, name: string): Term | undefined {
+    return this.#terms.get(storeId)?.get(name);
+  }
+
+  keepTerm(storeId: string, name: string, term: Term): void {
+    this.of(storeId);
+    if (keepLaterTerm(this.#terms, storeId, name, term)) this.#hasChanged = true;
+  }
+
+  /** The entry may be there under another id: the ledger is read anew. */
+  forget(storeId: string, ledger: string): void {
+    if (this.of(storeId).entries.delete(ledger)) this.#hasChanged = true;
+  }
+
+  accept(storeId: string, acceptedAt: number): void {
+    this.of(storeId);
+    this.#stores.set(storeId, { acceptedAt, entries: new Map() });
+    this.#hasChanged = true;
+  }
+
+  readonly save = (): Promise<void> => {
+    const folder = this.#folder;
+    if (folder === undefined) return Promise.resolve();
+    this.#saving = this.#saving
+      .then(() => this.#write(folder))
+      .catch((error: unknown) => {
+        this.#hasChanged = true;
+        this.#log.error({ err: error, folder }, "the last confirmed ledger entries cannot be written");
+      });
+    return this.#saving;
+  };
+
+  async #write(into: string): Promise<void> {
+    if (!this.#hasChanged) return;
+    this.#hasChanged = false;
     const content: Content = { format: FORMAT, stores: {} };
-    for (const [storeId, { acceptedAt, entries }] of stores)
+    for (const [storeId, { acceptedAt, entries }] of this.#stores)
       content.stores[storeId] = {
         acceptedAt,
         entries: Object.fromEntries(entries),
-        terms: Object.fromEntries(terms.get(storeId) ?? []),
+        terms: Object.fromEntries(this.#terms.get(storeId) ?? []),
       };
     mkdirSync(into, { recursive: true });
-    const path = join(into, own);
+    const path = join(into, this.#own);
     await writeFile(`${path}.tmp`, JSON.stringify(content), { mode: 0o600, flush: true });
     await rename(`${path}.tmp`, path);
-    removeMerged(into);
+    this.#removeMerged(into);
   }
 
   /** Removes merged files of ended processes unless they have changed. A living process writes its file again. */
-  function removeMerged(from: string): void {
-    for (const [name, readMs] of merged) {
+  #removeMerged(from: string): void {
+    for (const [name, readMs] of this.#merged) {
       const { mtimeMs } = statSync(join(from, name), { throwIfNoEntry: false }) ?? {};
       if (mtimeMs === readMs && Date.now() - mtimeMs > SILENT_MS) rmSync(join(from, name), { force: true });
     }
-    merged = new Map();
+    this.#merged = new Map();
   }
-
-  const file = {
-    of,
-    keep(storeId: string, ledger: string, entry: ConfirmedEntry): void {
-      if (keepLater(of(storeId), ledger, entry)) hasChanged = true;
-    },
-    isMeant: (found: FoundStore): boolean => isMeant(found, stores),
-    async use(storeId: string): Promise<void> {
-      if (stores.has(storeId)) return;
-      of(storeId);
-      hasChanged = true;
-      await file.save();
-    },
-    term: (storeId: string, name: string): Term | undefined => terms.get(storeId)?.get(name),
-    keepTerm(storeId: string, name: string, term: Term): void {
-      of(storeId);
-      if (keepLaterTerm(terms, storeId, name, term)) hasChanged = true;
-    },
-    /** The entry may be there under another id: the ledger is read anew. */
-    forget(storeId: string, ledger: string): void {
-      if (of(storeId).entries.delete(ledger)) hasChanged = true;
-    },
-    accept(storeId: string, acceptedAt: number): void {
-      of(storeId);
-      stores.set(storeId, { acceptedAt, entries: new Map() });
-      hasChanged = true;
-    },
-    save(): Promise<void> {
-      if (folder === undefined) return Promise.resolve();
-      saving = saving
-        .then(() => write(folder))
-        .catch((error: unknown) => {
-          hasChanged = true;
-          log.error({ err: error, folder }, "the last confirmed ledger entries cannot be written");
-        });
-      return saving;
-    },
-  };
-  return file;
 }

@@ -43,7 +43,7 @@ export type LossDetector = ReturnType<typeof createLossDetector>;
 
 /** Detects lost writes of a store before a primary is used, and while it is used. Decisions 0031 and 0043. */
 export function createLossDetector(options: LossOptions) {
-  const { lastConfirmed, log } = options;
+  const { lastConfirmed } = options;
   const { survivesFailover, othersWithinMs, chargesMax } = options.policy;
   const charges = createConfirmedCharges(options.sendAgain, chargesMax);
   const reader = createEntryReader(lastConfirmed, options.recent);
@@ -51,21 +51,12 @@ export function createLossDetector(options: LossOptions) {
   const missingSince = createMissingSince();
   const acceptedAt = (storeId: string): number => lastConfirmed.of(storeId).acceptedAt;
 
-  function accept(storeId: string, atMs: number): void {
-    if (lastConfirmed.of(storeId).entries.size > 0)
-      log.warn(
-        { accepted_at: atMs },
-        "an operator has accepted this store; what it confirmed before is forgotten",
-      );
-    lastConfirmed.accept(storeId, atMs);
-  }
-
   /** Charges that prove an older copy, put on disk for the time after its acceptance. None once it is accepted. */
   async function lostChargesOn(view: PrimaryView, storeId: string, accepted: number): Promise<SentCharge[]> {
     const lost = await charges.missingOn(view, storeId);
     await view.within(charges.sendAgain(lost));
     if (accepted <= acceptedAt(storeId)) return lost;
-    accept(storeId, accepted);
+    accept(options, storeId, accepted);
     charges.forgetSentAgain();
     return [];
   }
@@ -81,7 +72,7 @@ export function createLossDetector(options: LossOptions) {
       let reported = loss;
       let lostCharges: SentCharge[] = [];
       if (survivesFailover) {
-        if (accepted > acceptedAt(storeId)) accept(storeId, accepted);
+        if (accepted > acceptedAt(storeId)) accept(options, storeId, accepted);
         // A failover may lose an acceptance; a gateway that knows it keeps it.
         if (loss && loss.acceptedAt >= acceptedAt(storeId)) reports.refuse(view, loss);
         reported = undefined;
@@ -106,6 +97,15 @@ export function createLossDetector(options: LossOptions) {
     readNewEntries: reader.readNewEntries,
     close: lastConfirmed.save,
   };
+}
+
+function accept({ lastConfirmed, log }: LossOptions, storeId: string, atMs: number): void {
+  if (lastConfirmed.of(storeId).entries.size > 0)
+    log.warn(
+      { accepted_at: atMs },
+      "an operator has accepted this store; what it confirmed before is forgotten",
+    );
+  lastConfirmed.accept(storeId, atMs);
 }
 
 /** An entry that replicas had may be there under another id, and others after it may be missing. */

@@ -23,7 +23,7 @@ interface Position {
 type View = Pick<PrimaryView, "redis" | "has" | "confirmed">;
 
 export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
-  const read = createReads(lastConfirmed, recent);
+  const read = new EntryReads(lastConfirmed, recent);
   const watch = createWriteWatch();
   /** Servers whose last read found new entries, or a missing one: they are read without asking for news. */
   const busy = new WeakSet<Redis>();
@@ -61,27 +61,43 @@ export function createEntryReader(lastConfirmed: LastConfirmedFile, recent: Rece
   };
 }
 
-function createReads(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
-  let known = nothingKnown("", 0);
-  let allowance = READ_AT_ONCE_MAX;
+class EntryReads {
+  readonly #lastConfirmed: LastConfirmedFile;
+  readonly #recent: RecentEntries;
+  #known = nothingKnown("", 0);
+  #allowance = READ_AT_ONCE_MAX;
 
-  async function from(view: View, storeId: string, ledgers: readonly string[], partitions: number) {
+  constructor(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
+    this.#lastConfirmed = lastConfirmed;
+    this.#recent = recent;
+  }
+
+  refill(share: number): void {
+    this.#allowance = Math.min(READ_AT_ONCE_MAX, this.#allowance + READ_PER_SECOND * share);
+  }
+
+  forget(storeId: string, ledger: string): void {
+    this.#known.readUntil.delete(ledger);
+    this.#lastConfirmed.forget(storeId, ledger);
+  }
+
+  async from(view: View, storeId: string, ledgers: readonly string[], partitions: number) {
     const { redis, confirmed } = view;
-    const { acceptedAt, entries } = lastConfirmed.of(storeId);
-    if (known.storeId !== storeId || known.acceptedAt !== acceptedAt)
-      known = nothingKnown(storeId, acceptedAt);
-    const { empty, readUntil } = known;
+    const { acceptedAt, entries } = this.#lastConfirmed.of(storeId);
+    if (this.#known.storeId !== storeId || this.#known.acceptedAt !== acceptedAt)
+      this.#known = nothingKnown(storeId, acceptedAt);
+    const { empty, readUntil } = this.#known;
     const endOf = (ledger: string): string | undefined =>
       readUntil.get(ledger) ?? entries.get(ledger)?.id ?? (empty.has(ledger) ? LEDGER_START : undefined);
     const positions = ledgers.map((ledger) => ({ ledger, after: endOf(ledger) }));
-    const most = Math.max(0, Math.floor(allowance / partitions));
+    const most = Math.max(0, Math.floor(this.#allowance / partitions));
     const answers = await many<StreamEntry[], Position>(redis, positions, (pipe, { ledger, after }) =>
       after === undefined
         ? pipe.xrevrange(ledger, "+", "-", "COUNT", confirmed ? FIRST_READ : 1)
         : pipe.xrevrange(ledger, "+", after, "COUNT", most + 1),
     );
     // An acceptance meanwhile: the last confirmed entries start anew.
-    if (lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return { isWhole: true, hasNew: true };
+    if (this.#lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return { isWhole: true, hasNew: true };
     const pages: LedgerPage[] = [];
     const compared = await compareWithLedgers(redis, positions, answers, most);
     for (const [at, { ledger, after }] of positions.entries()) {
@@ -89,14 +105,14 @@ function createReads(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
       if (found === undefined) readUntil.delete(ledger);
       else if (found.entries.length > 0) pages.push({ storeId, acceptedAt, ledger, ...found });
       else if (after === undefined) empty.add(ledger);
-      allowance -= found?.entries.length ?? 0;
+      this.#allowance -= found?.entries.length ?? 0;
     }
-    await (confirmed ? keepConfirmed(pages, readUntil, confirmed) : keepAll(pages));
+    await (confirmed ? this.#keepConfirmed(pages, readUntil, confirmed) : this.#keepAll(pages));
     return { isWhole: !compared.includes(undefined), hasNew: pages.length > 0 };
   }
 
   /** Kept once replicas have them; else they are read again. */
-  async function keepConfirmed(
+  async #keepConfirmed(
     pages: readonly LedgerPage[],
     readUntil: Map<string, string>,
     confirmed: () => Promise<boolean>,
@@ -107,31 +123,21 @@ function createReads(lastConfirmed: LastConfirmedFile, recent: RecentEntries) {
       entries: page.entries.map((entry) => ({ ...entry, onReplicas: true as const })),
     }));
     for (const { storeId, acceptedAt, ledger, entries } of kept) {
-      if (lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return;
+      if (this.#lastConfirmed.of(storeId).acceptedAt !== acceptedAt) return;
       readUntil.set(ledger, entries.at(-1)!.id);
       const last = entries.findLast(mustSurvive);
-      if (last) lastConfirmed.keep(storeId, ledger, last);
+      if (last) this.#lastConfirmed.keep(storeId, ledger, last);
     }
-    await recent.keep(kept);
-    await lastConfirmed.save();
+    await this.#recent.keep(kept);
+    await this.#lastConfirmed.save();
   }
 
-  async function keepAll(pages: readonly LedgerPage[]): Promise<void> {
-    for (const { storeId, ledger, entries } of pages) lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
-    await recent.keep(pages);
-    await lastConfirmed.save();
+  async #keepAll(pages: readonly LedgerPage[]): Promise<void> {
+    for (const { storeId, ledger, entries } of pages)
+      this.#lastConfirmed.keep(storeId, ledger, entries.at(-1)!);
+    await this.#recent.keep(pages);
+    await this.#lastConfirmed.save();
   }
-
-  return {
-    from,
-    refill(share: number): void {
-      allowance = Math.min(READ_AT_ONCE_MAX, allowance + READ_PER_SECOND * share);
-    },
-    forget(storeId: string, ledger: string): void {
-      known.readUntil.delete(ledger);
-      lastConfirmed.forget(storeId, ledger);
-    },
-  };
 }
 
 const nothingKnown = (storeId: string, acceptedAt: number) => ({

@@ -1,11 +1,9 @@
 import type { Connection } from "../../redis/connection.ts";
 import type { Primary } from "../../redis/primary.ts";
-import { repeated } from "../../redis/repeated-work.ts";
+import { forEachPrimary } from "../../redis/repeated-work.ts";
 import type { createOutbox } from "./outbox.ts";
 import type { FlushTarget } from "./outbox-sending.ts";
 import type { Charge } from "./pending-settlement.ts";
-
-const LOOK_EVERY_MS = 1000;
 
 /**
  * A charge is in a second place before the customer hears of it: on replicas, or else in the journal, which is compared with the
@@ -20,15 +18,9 @@ export function createConfirming(
   },
 ) {
   const { outbox, unconfirmed, targetOf } = options;
-  const looking = repeated(look, { pauseMs: () => LOOK_EVERY_MS });
-  looking.start();
-
-  async function look(): Promise<void> {
-    if (unconfirmed.size() === 0) return;
-    // A failure here is no outage: the next look tries again.
-    for (const primary of connection.primaries())
-      if (!primary.breaker.isOpen) await confirmWaiting(primary).catch(() => undefined);
-  }
+  const stop = forEachPrimary(connection.primaries, async (primary) => {
+    if (unconfirmed.size() > 0) await confirmWaiting(primary);
+  });
 
   /** Sends what a primary may lack, and forgets what its replicas have. */
   async function confirmWaiting(primary: Primary): Promise<void> {
@@ -54,7 +46,7 @@ export function createConfirming(
         keptIn = (await outbox.keepAnswered(charge, runId)) ? "journal" : "memory";
       connection.metrics.confirmations.inc({ kept_in: keptIn });
     },
-    close: looking.stop,
+    close: stop,
   };
 }
 

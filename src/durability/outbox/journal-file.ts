@@ -18,90 +18,102 @@ interface Job {
   reject(error: unknown): void;
 }
 
-export type JournalFile = ReturnType<typeof createJournalFile>;
-
 /** One file of a journal, made when it is first needed. It has one writer, and holds the settlements of one store. */
-export function createJournalFile(folder: string) {
-  const own = createOwnFile(folder);
-  let jobs: Job[] = [];
+export class JournalFile {
+  readonly #own: ReturnType<typeof createOwnFile>;
+  #jobs: Job[] = [];
   /** Resolves once no write or check is under way. Never rejects. */
-  let free: Promise<unknown> = Promise.resolve();
-  let empty = true;
+  #free: Promise<unknown> = Promise.resolve();
+  #isEmpty = true;
   /** The file in which a failed write may have left half a line; the next write must not continue that line. */
-  let torn: FileHandle | undefined;
+  #torn: FileHandle | undefined;
   /** Lines since the last `clear` that could not be written, or that vanished with their file. */
-  let incomplete = false;
+  #isIncomplete = false;
+
+  constructor(folder: string) {
+    this.#own = createOwnFile(folder);
+  }
+
+  async open(): Promise<void> {
+    await this.#own.opened();
+  }
+
+  /** Resolves once the line is on disk. Lines that come together share one flush to disk. */
+  append(line: string): Promise<void> {
+    return this.#enqueue(line);
+  }
+
+  clear(): Promise<void> {
+    return this.#enqueue(undefined);
+  }
+
+  isEmpty(): boolean {
+    return this.#isEmpty;
+  }
+
+  /**
+   * Touches the file and tries whether it can grow; one that is no longer under its name is replaced.
+   * @returns true if lines are missing on disk, so that all that wait are appended again @throws when the file cannot be made or grow
+   */
+  signOfLife(): Promise<boolean> {
+    const checked = this.#free.then(() => this.#check());
+    this.#free = checked.catch(() => undefined);
+    return checked;
+  }
+
+  async close(): Promise<void> {
+    await this.#free;
+    await this.#own.close();
+  }
+
+  #enqueue(text: string | undefined): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#isEmpty = text === undefined;
+      this.#jobs.push({ text, resolve, reject });
+      if (this.#jobs.length === 1) this.#free = this.#free.then(() => this.#write());
+    });
+  }
 
   /** Does all jobs in order: a line that comes after a `clear` is written after it. */
-  async function write(): Promise<void> {
-    const batch = jobs;
-    jobs = [];
+  async #write(): Promise<void> {
+    const batch = this.#jobs;
+    this.#jobs = [];
     const lastClear = batch.findLastIndex(({ text }) => text === undefined);
     const lines = batch.slice(lastClear + 1).map(({ text }) => text);
     let file: FileHandle | undefined;
     try {
       for (let tries = 1; ; tries++) {
-        file = await own.opened();
+        file = await this.#own.opened();
         if (lastClear >= 0) {
           await file.truncate(0);
-          incomplete = false;
+          this.#isIncomplete = false;
         }
-        await appendTo(file, (torn === file ? "\n" : "") + lines.join(""));
-        torn = undefined;
+        await appendTo(file, (this.#torn === file ? "\n" : "") + lines.join(""));
+        this.#torn = undefined;
         // Whoever takes a file renames it before it is read. Lines that are on disk under its name will be found.
-        if (lines.length === 0 || !(await own.leaveIfGone())) break;
-        incomplete = true;
+        if (lines.length === 0 || !(await this.#own.leaveIfGone())) break;
+        this.#isIncomplete = true;
         if (tries === TRIES_MAX) throw new Error("the journal's files vanish as soon as they are made");
       }
       for (const { resolve } of batch) resolve();
     } catch (error) {
-      torn = file;
-      if (lines.length > 0) incomplete = true;
+      this.#torn = file;
+      if (lines.length > 0) this.#isIncomplete = true;
       for (const { reject } of batch) reject(error);
     }
   }
 
-  const enqueue = (text: string | undefined): Promise<void> =>
-    new Promise((resolve, reject) => {
-      empty = text === undefined;
-      jobs.push({ text, resolve, reject });
-      if (jobs.length === 1) free = free.then(write);
-    });
-
-  async function check(): Promise<boolean> {
-    if (await own.leaveIfGone()) incomplete = true;
-    if (!own.isOpen() && !incomplete) return false;
-    const file = await own.opened();
+  async #check(): Promise<boolean> {
+    if (await this.#own.leaveIfGone()) this.#isIncomplete = true;
+    if (!this.#own.isOpen() && !this.#isIncomplete) return false;
+    const file = await this.#own.opened();
     const now = new Date();
     await file.utimes(now, now);
     await tryToGrow(file);
-    const missing = incomplete;
-    incomplete = false;
-    return missing;
+    const areLinesMissing = this.#isIncomplete;
+    this.#isIncomplete = false;
+    return areLinesMissing;
   }
-
-  return {
-    async open(): Promise<void> {
-      await own.opened();
-    },
-    /** Resolves once the line is on disk. Lines that come together share one flush to disk. */
-    append: (line: string): Promise<void> => enqueue(line),
-    clear: (): Promise<void> => enqueue(undefined),
-    isEmpty: () => empty,
-    /**
-     * Touches the file and tries whether it can grow; one that is no longer under its name is replaced.
-     * @returns true if lines are missing on disk, so that all that wait are appended again @throws when the file cannot be made or grow
-     */
-    signOfLife(): Promise<boolean> {
-      const checked = free.then(check);
-      free = checked.catch(() => undefined);
-      return checked;
-    },
-    async close(): Promise<void> {
-      await free;
-      await own.close();
-    },
-  };
 }
 
 /** @throws Error also for a file that would become too large to be read */

@@ -1,5 +1,5 @@
 import type { Logger } from "../../telemetry/log.ts";
-import { createJournalFile, type JournalFile } from "./journal-file.ts";
+import { JournalFile } from "./journal-file.ts";
 import { createTakeOver } from "./journal-files.ts";
 import { lineOf } from "./journal-lines.ts";
 import { createJournalState } from "./journal-state.ts";
@@ -47,95 +47,116 @@ export async function openJournal(
   options: { signOfLifeMs?: number; changed?(usable: boolean): void } = {},
 ): Promise<Journal> {
   const files = await openFiles(folder);
-  const state = createJournalState(folder, log, options.changed ?? (() => undefined));
-  const takeFiles = createTakeOver(folder, log);
-  let timer: NodeJS.Timeout | undefined;
+  return new FolderJournal(files, {
+    signOfLifeMs: options.signOfLifeMs ?? SIGN_OF_LIFE_MS,
+    state: createJournalState(folder, log, options.changed ?? (() => undefined)),
+    takeFiles: createTakeOver(folder, log),
+    linesMissing: (entries) =>
+      log.warn({ folder, entries }, "a journal file or lines of it were missing; they are written again"),
+  });
+}
+
+interface JournalParts {
+  signOfLifeMs: number;
+  state: ReturnType<typeof createJournalState>;
+  takeFiles: ReturnType<typeof createTakeOver>;
+  linesMissing(entries: number): void;
+}
+
+class FolderJournal implements Journal {
+  readonly #files: Awaited<ReturnType<typeof openFiles>>;
+  readonly #parts: JournalParts;
+  #timer: NodeJS.Timeout | undefined;
+  #owner: JournalOwner | undefined;
   /** The store's id. Until it is known, files of other gateways are left alone: they may be of another store. */
-  let store: string | undefined;
+  #store: string | undefined;
   /** Something has failed since the present look began, so it must not report that all is well. */
-  let hasFailed = false;
-  function onFailure(error: unknown): void {
-    hasFailed = true;
-    state.unusable(error);
+  #hasFailed = false;
+  #looking: Promise<void> = Promise.resolve();
+
+  constructor(files: Awaited<ReturnType<typeof openFiles>>, parts: JournalParts) {
+    this.#files = files;
+    this.#parts = parts;
   }
 
-  async function append(settlement: Settlement): Promise<void> {
+  watch(owner: JournalOwner): Promise<void> {
+    this.#owner = owner;
+    this.#timer = setInterval(() => this.#look(owner), this.#parts.signOfLifeMs).unref();
+    return this.#look(owner);
+  }
+
+  async attach(storeId: string): Promise<void> {
+    if (storeId === this.#store) return;
+    this.#store = storeId;
+    if (this.#owner) await this.#look(this.#owner);
+  }
+
+  readonly append = async (settlement: Settlement): Promise<void> => {
     try {
-      await files.of(settlement.storeId ?? "").append(lineOf(settlement));
+      await this.#files.of(settlement.storeId ?? "").append(lineOf(settlement));
     } catch (error) {
-      onFailure(error);
+      this.#failed(error);
       throw error;
     }
+  };
+
+  async clear(storeId: string | undefined): Promise<void> {
+    const ids = storeId === undefined ? [""] : ["", storeId];
+    await Promise.all(ids.map((id) => this.#files.known(id)?.clear()));
+  }
+
+  async close(): Promise<void> {
+    clearInterval(this.#timer);
+    this.#owner = undefined;
+    await this.#looking;
+    await Promise.all(this.#files.all().map(([, file]) => file.close()));
+  }
+
+  readonly #failed = (error: unknown): void => {
+    this.#hasFailed = true;
+    this.#parts.state.unusable(error);
+  };
+
+  /** One after the other: a look that `attach` asks for must not be one that began before the store was known. */
+  #look(owner: JournalOwner): Promise<void> {
+    this.#looking = this.#looking.then(() => this.#lookOnce(owner));
+    return this.#looking;
+  }
+
+  /** A file that fails does not keep the other files, nor those of ended gateways, from being looked at. */
+  async #lookOnce(owner: JournalOwner): Promise<void> {
+    this.#hasFailed = false;
+    for (const [storeId, file] of this.#files.all())
+      await this.#signOfLife(file, storeId, owner).catch(this.#failed);
+    await this.#takeOver(owner).catch(this.#failed);
+    if (!this.#hasFailed) this.#parts.state.usable();
+  }
+
+  /** Checks one file; if lines of it are missing on disk, all settlements of its store are written again. */
+  async #signOfLife(file: JournalFile, storeId: string, owner: JournalOwner): Promise<void> {
+    if (!(await file.signOfLife())) return;
+    const waiting = [...owner.waiting()].filter((settlement) => (settlement.storeId ?? "") === storeId);
+    await Promise.all(waiting.map(this.append));
+    this.#parts.linesMissing(waiting.length);
   }
 
   /** Takes over the files of ended gateways that are of this store. */
-  async function takeOver(owner: JournalOwner): Promise<void> {
-    if (store === undefined) return;
-    await takeFiles(store, async (settlements) => {
-      const kept = Promise.all(settlements.map(append));
+  async #takeOver(owner: JournalOwner): Promise<void> {
+    if (this.#store === undefined) return;
+    await this.#parts.takeFiles(this.#store, async (settlements) => {
+      const kept = Promise.all(settlements.map(this.append));
       // At once: an outbox that is found empty meanwhile would clear the journal of these lines.
       if (settlements.length > 0) owner.take(settlements);
       await kept;
     });
   }
-
-  /** Checks one file; if lines of it are missing on disk, all settlements of its store are written again. */
-  async function signOfLife(file: JournalFile, storeId: string, owner: JournalOwner): Promise<void> {
-    if (!(await file.signOfLife())) return;
-    const waiting = [...owner.waiting()].filter((settlement) => (settlement.storeId ?? "") === storeId);
-    await Promise.all(waiting.map(append));
-    log.warn(
-      { folder, entries: waiting.length },
-      "a journal file or lines of it were missing; they are written again",
-    );
-  }
-
-  /** A file that fails does not keep the other files, nor those of ended gateways, from being looked at. */
-  async function lookOnce(owner: JournalOwner): Promise<void> {
-    hasFailed = false;
-    for (const [storeId, file] of files.all()) await signOfLife(file, storeId, owner).catch(onFailure);
-    await takeOver(owner).catch(onFailure);
-    if (!hasFailed) state.usable();
-  }
-
-  let looking: Promise<void> = Promise.resolve();
-  /** One after the other: a look that `attach` asks for must not be one that began before the store was known. */
-  const look = (owner: JournalOwner): Promise<void> => {
-    looking = looking.then(() => lookOnce(owner));
-    return looking;
-  };
-  let watching: JournalOwner | undefined;
-
-  return {
-    watch(owner) {
-      watching = owner;
-      timer = setInterval(look, options.signOfLifeMs ?? SIGN_OF_LIFE_MS, owner).unref();
-      return look(owner);
-    },
-    async attach(storeId) {
-      if (storeId === store) return;
-      store = storeId;
-      if (watching) await look(watching);
-    },
-    append,
-    async clear(storeId) {
-      const ids = storeId === undefined ? [""] : ["", storeId];
-      await Promise.all(ids.map((id) => files.known(id)?.clear()));
-    },
-    async close() {
-      clearInterval(timer);
-      watching = undefined;
-      await looking;
-      await Promise.all(files.all().map(([, file]) => file.close()));
-    },
-  };
 }
 
 /** One per store. @throws when the folder cannot be written */
 async function openFiles(folder: string) {
   const files = new Map<string, JournalFile>();
   /** Made at the start, to try the folder; it becomes the file of the first store that needs one. */
-  const first = createJournalFile(folder);
+  const first = new JournalFile(folder);
   await first.open();
   let unused: JournalFile | undefined = first;
 
@@ -149,7 +170,7 @@ async function openFiles(folder: string) {
       if (!file) {
         const free = files.entries().find(([, one]) => one.isEmpty());
         if (free) files.delete(free[0]);
-        file = free?.[1] ?? createJournalFile(folder);
+        file = free?.[1] ?? new JournalFile(folder);
       }
       files.set(storeId, file);
       return file;

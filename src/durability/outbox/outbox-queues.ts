@@ -19,7 +19,9 @@ export function createQueues() {
     [...new Set(["", storeId, UNMETERED, storeId + UNMETERED])].flatMap((name) => queues.get(name) ?? []);
   const queuesWith = (unmetered: boolean): Queue[] =>
     [...queues].flatMap(([name, queue]) => (name.endsWith(UNMETERED) === unmetered ? [queue] : []));
-  const sum = (some: Iterable<Queue>): number => [...some].reduce((size, queue) => size + queue.size, 0);
+  /** Settlements of a queue that wait for this primary and not for a claim. */
+  const sendable = (queue: Queue, has: FlushTarget["has"]) =>
+    queue.entries().filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name));
 
   return {
     /** The queues that a flush to this store sends. */
@@ -48,14 +50,10 @@ export function createQueues() {
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
     /** True if a flush would send any. */
     hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
-      queuesOf(storeId).some((queue) =>
-        queue.entries().some(([name, settlement]) => has(settlement) && !waitingForClaim.has(name)),
-      ),
+      queuesOf(storeId).some((queue) => sendable(queue, has).next().done === false),
     /** The oldest of a queue that wait for this primary. */
     nextFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
-      queue
-        .entries()
-        .filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name))
+      sendable(queue, has)
         .map(([, settlement]) => settlement)
         .take(FLUSH_BATCH)
         .toArray(),
@@ -65,13 +63,19 @@ export function createQueues() {
     },
     /** Unmetered tasks stay. */
     removeOldest(): Settlement {
-      const firsts = queuesWith(false).flatMap((queue) => queue.entries().take(1).toArray());
-      const [name, settlement] = firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
+      const [name, settlement] = oldestIn(queuesWith(false));
       queues.get(queueOf(settlement))!.delete(name);
       waitingForClaim.delete(name);
       return settlement;
     },
   };
+}
+
+const sum = (some: Iterable<Queue>): number => [...some].reduce((size, queue) => size + queue.size, 0);
+
+function oldestIn(some: readonly Queue[]): [name: string, settlement: Settlement] {
+  const firsts = some.flatMap((queue) => queue.entries().take(1).toArray());
+  return firsts.reduce((a, b) => (b[1].atMs < a[1].atMs ? b : a));
 }
 
 const UNMETERED = " unmetered";

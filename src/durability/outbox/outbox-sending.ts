@@ -24,9 +24,73 @@ export interface FlushTarget {
   voided?(outcome: Voided["outcome"]): void;
 }
 
-export function createSending({ log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
+export class Sending {
+  readonly #parts: OutboxParts;
+
+  constructor(parts: OutboxParts) {
+    this.#parts = parts;
+  }
+
+  async all(target: FlushTarget, queue: Queue): Promise<void> {
+    const { queues } = this.#parts;
+    const next = (): Settlement[] => queues.nextFor(target, queue);
+    for (let batch = next(); batch.length > 0; batch = next())
+      await this.#some(target, batch, (settlement) => queues.remove(queue, settlement));
+  }
+
+  waitingForClaim(target: FlushTarget, queue: Queue): Promise<void> {
+    const { queues } = this.#parts;
+    return this.#inTurn(target, queues.waitingForClaimOf(target, queue), (settlement) =>
+      queues.remove(queue, settlement),
+    );
+  }
+
+  /** Sends the answered charges that this run of the primary may lack. */
+  readonly missed = (target: FlushTarget): Promise<void> => {
+    const { unconfirmed } = this.#parts;
+    return this.#inTurn(target, unconfirmed?.missedBy(target) ?? [], (settlement) =>
+      unconfirmed?.remove([settlement as Charge]),
+    );
+  };
+
+  async #inTurn(
+    target: FlushTarget,
+    settlements: readonly Settlement[],
+    done: (settlement: Settlement) => void,
+  ): Promise<void> {
+    for (let at = 0; at < settlements.length; at += FLUSH_BATCH)
+      await this.#some(target, settlements.slice(at, at + FLUSH_BATCH), done);
+  }
+
+  /** @param done called for each that has an answer, or is given up */
+  async #some(
+    target: FlushTarget,
+    settlements: readonly Settlement[],
+    done: (settlement: Settlement) => void,
+  ): Promise<void> {
+    const { queues, unconfirmed, reportSize } = this.#parts;
+    const results = await Promise.allSettled(
+      settlements.map(async (settlement) => {
+        try {
+          const charged = await this.#send(target, settlement);
+          done(settlement);
+          if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, target.runId);
+        } catch (error) {
+          if (!(error instanceof ClaimError)) throw error;
+          // This primary is not at fault, and is used without it.
+          queues.waitForClaim(settlement);
+        }
+      }),
+    );
+    reportSize();
+    // Settlements that wait for a frozen partition, or for the primary of their claim, are no failure of this one.
+    const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
+    if (failed) throw (failed as PromiseRejectedResult).reason;
+  }
+
   /** @returns the charge, if the store has made it */
-  async function send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
+  async #send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
+    const { log, settleWithinMs } = this.#parts;
     const { atMs, untilMs = atMs + settleWithinMs() } = settlement;
     if (target.nowMs() > untilMs) {
       log.error(logFieldsOf(settlement), "a settlement is too old to be sent; settle it by hand");
@@ -40,61 +104,6 @@ export function createSending({ log, queues, unconfirmed, settleWithinMs, report
       return undefined;
     }
   }
-
-  /** @param done called for each that has an answer, or is given up */
-  async function sendSome(
-    target: FlushTarget,
-    settlements: readonly Settlement[],
-    done: (settlement: Settlement) => void,
-  ): Promise<void> {
-    const results = await Promise.allSettled(
-      settlements.map(async (settlement) => {
-        const charged = await send(target, settlement).catch(waitForClaimOrThrow(settlement));
-        if (charged === "waits_for_claim") return;
-        done(settlement);
-        if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, target.runId);
-      }),
-    );
-    reportSize();
-    // Settlements that wait for a frozen partition, or for the primary of their claim, are no failure of this one.
-    const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
-    if (failed) throw (failed as PromiseRejectedResult).reason;
-  }
-
-  /** This primary is not at fault, and is used without it. */
-  const waitForClaimOrThrow = (settlement: Settlement) => (error: unknown) => {
-    if (!(error instanceof ClaimError)) throw error;
-    queues.waitForClaim(settlement);
-    return "waits_for_claim" as const;
-  };
-
-  async function sendAll(target: FlushTarget, queue: Queue): Promise<void> {
-    const next = (): Settlement[] => queues.nextFor(target, queue);
-    for (let batch = next(); batch.length > 0; batch = next())
-      await sendSome(target, batch, (settlement) => queues.remove(queue, settlement));
-  }
-
-  async function sendInTurn(
-    target: FlushTarget,
-    settlements: readonly Settlement[],
-    done: (settlement: Settlement) => void,
-  ): Promise<void> {
-    for (let at = 0; at < settlements.length; at += FLUSH_BATCH)
-      await sendSome(target, settlements.slice(at, at + FLUSH_BATCH), done);
-  }
-
-  return {
-    sendAll,
-    sendWaitingForClaim: (target: FlushTarget, queue: Queue): Promise<void> =>
-      sendInTurn(target, queues.waitingForClaimOf(target, queue), (settlement) =>
-        queues.remove(queue, settlement),
-      ),
-    /** Sends the answered charges that this run of the primary may lack. */
-    sendMissed: (target: FlushTarget): Promise<void> =>
-      sendInTurn(target, unconfirmed?.missedBy(target) ?? [], (settlement) =>
-        unconfirmed?.remove([settlement as Charge]),
-      ),
-  };
 }
 
 /** Sends one settlement, and reports its outcome. @returns the charge, if the store has made it */

@@ -2,7 +2,7 @@ import type { Logger } from "../../telemetry/log.ts";
 import type { UnconfirmedCharges } from "./confirming.ts";
 import type { Journal } from "./journal.ts";
 import { createQueues, type Queues } from "./outbox-queues.ts";
-import { createSending, type FlushTarget } from "./outbox-sending.ts";
+import { type FlushTarget, Sending } from "./outbox-sending.ts";
 import { type Charge, isUnmetered, logFieldsOf, type Settlement } from "./pending-settlement.ts";
 
 const ENTRIES_MAX = 50_000;
@@ -46,8 +46,8 @@ export function createOutbox(options: OutboxOptions) {
   const reportSize = (): void =>
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
   const parts: OutboxParts = { ...options, queues, reportSize };
-  const keeping = createKeeping(parts);
-  const { sendAll, sendWaitingForClaim, sendMissed } = createSending(parts);
+  const keeping = new Keeping(parts);
+  const sending = new Sending(parts);
 
   return {
     ...keeping,
@@ -55,10 +55,10 @@ export function createOutbox(options: OutboxOptions) {
     sizeFor,
     hasFor,
     hasWaitingForClaim,
-    sendMissed,
+    sendMissed: sending.missed,
     /** Sends settlements whose claim was refused before. The claim may succeed now. Throws if this primary fails itself. */
     async flushWaitingForClaim(target: FlushTarget): Promise<void> {
-      for (const queue of queues.of(target.storeId)) await sendWaitingForClaim(target, queue);
+      for (const queue of queues.of(target.storeId)) await sending.waitingForClaim(target, queue);
       await keeping.clearJournal(target.storeId);
     },
     /** Takes over the settlements of ended gateways, now and later; calls `found` when there is something to flush. */
@@ -73,8 +73,8 @@ export function createOutbox(options: OutboxOptions) {
       present = storeId;
       reportSize();
       do {
-        for (const queue of queues.of(storeId)) await sendAll(target, queue);
-        await sendMissed(target);
+        for (const queue of queues.of(storeId)) await sending.all(target, queue);
+        await sending.missed(target);
         // A settlement that was put after its queue was sent has no answer yet, and stays on disk. So do those of another
         // primary, and with them the lines that are answered: a second answer to these changes nothing.
         await keeping.clearJournal(storeId);
@@ -85,43 +85,70 @@ export function createOutbox(options: OutboxOptions) {
 }
 
 /** Keeps settlements in memory and in the journal. */
-function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, reportSize }: OutboxParts) {
-  const { sizeOf, sizeFor } = queues;
+class Keeping {
+  readonly #parts: OutboxParts;
   /** Lines of answered charges since the journal was last cleared. */
-  let answeredLines = 0;
+  #answeredLines = 0;
+  #unrememberedLoggedMs = Number.NEGATIVE_INFINITY;
+
+  constructor(parts: OutboxParts) {
+    this.#parts = parts;
+  }
 
   /** Resolves once it is on disk, or could not be put there. @param waitsForClaim on another primary; `flush` leaves it alone */
-  async function put(settlement: Settlement, waitsForClaim = false): Promise<void> {
+  readonly put = async (settlement: Settlement, waitsForClaim = false): Promise<void> => {
+    const { log, queues, reportSize } = this.#parts;
     if (isUnmetered(settlement)) {
-      if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);
-    } else if (sizeOf(false) >= ENTRIES_MAX)
+      if (queues.sizeOf(true) >= UNMETERED_MAX) return this.#reportUnremembered(settlement);
+    } else if (queues.sizeOf(false) >= ENTRIES_MAX)
       log.error(
         logFieldsOf(queues.removeOldest()),
         "the outbox is full; its oldest settlement is given up; settle it by hand",
       );
-    const kept = withDeadline(settlement);
+    const kept = this.#withDeadline(settlement);
     queues.add(kept);
     if (waitsForClaim) queues.waitForClaim(kept);
     reportSize();
-    await write([kept]);
-  }
+    await this.#write([kept]);
+  };
 
-  let unrememberedLoggedMs = Number.NEGATIVE_INFINITY;
-  function reportUnremembered(settlement: Settlement): void {
-    if (performance.now() - unrememberedLoggedMs < UNREMEMBERED_LOG_EVERY_MS) return;
-    unrememberedLoggedMs = performance.now();
-    log.error(
+  /** Keeps an answered charge until replicas have it. @param runId the run of the primary that answered @returns true if it is on disk */
+  readonly keepAnswered = (charge: Charge, runId: string | undefined): Promise<boolean> => {
+    const { queues, unconfirmed } = this.#parts;
+    const kept: Charge = { ...this.#withDeadline(charge), replay: true, acknowledged: true };
+    const { storeId } = charge;
+    unconfirmed?.add(kept, runId);
+    if (++this.#answeredLines < ANSWERED_LINES_MAX || !unconfirmed || queues.sizeFor(storeId) > 0)
+      return this.#write([kept]);
+    // A crash before they are written again loses charges only if the primary is lost at the same moment.
+    const all = unconfirmed.of(storeId);
+    void this.#clearFile(storeId);
+    this.#answeredLines = all.length;
+    return this.#write(all);
+  };
+
+  /** Unless a settlement of this store waits for its answer or for replicas. */
+  readonly clearJournal = async (storeId: string | undefined): Promise<void> => {
+    const { queues, unconfirmed } = this.#parts;
+    if (queues.sizeFor(storeId) === 0 && !unconfirmed?.has(storeId)) await this.#clearFile(storeId);
+  };
+
+  #reportUnremembered(settlement: Settlement): void {
+    if (performance.now() - this.#unrememberedLoggedMs < UNREMEMBERED_LOG_EVERY_MS) return;
+    this.#unrememberedLoggedMs = performance.now();
+    this.#parts.log.error(
       logFieldsOf(settlement),
       "more unmetered tasks wait than are kept; others see this one only here",
     );
   }
 
-  function withDeadline<S extends Settlement>(settlement: S): S {
-    const { atMs, settleWithinMs: withinMs = settleWithinMs(), untilMs = atMs + withinMs } = settlement;
-    return { ...settlement, untilMs };
+  #withDeadline<S extends Settlement>(settlement: S): S {
+    const { atMs, settleWithinMs: withinMs = this.#parts.settleWithinMs() } = settlement;
+    return { ...settlement, untilMs: settlement.untilMs ?? atMs + withinMs };
   }
 
-  async function write(settlements: readonly Settlement[]): Promise<boolean> {
+  async #write(settlements: readonly Settlement[]): Promise<boolean> {
+    const { journal, log } = this.#parts;
     try {
       await Promise.all(settlements.map(journal.append));
       return true;
@@ -134,32 +161,13 @@ function createKeeping({ journal, log, queues, unconfirmed, settleWithinMs, repo
     }
   }
 
-  /** Keeps an answered charge until replicas have it. @param runId the run of the primary that answered @returns true if it is on disk */
-  function keepAnswered(charge: Charge, runId: string | undefined): Promise<boolean> {
-    const kept: Charge = { ...withDeadline(charge), replay: true, acknowledged: true };
-    const { storeId } = charge;
-    unconfirmed?.add(kept, runId);
-    if (++answeredLines < ANSWERED_LINES_MAX || !unconfirmed || sizeFor(storeId) > 0) return write([kept]);
-    // A crash before they are written again loses charges only if the primary is lost at the same moment.
-    const all = unconfirmed.of(storeId);
-    void clearFile(storeId);
-    answeredLines = all.length;
-    return write(all);
-  }
-
-  async function clearFile(storeId: string | undefined): Promise<void> {
-    answeredLines = 0;
+  async #clearFile(storeId: string | undefined): Promise<void> {
+    const { journal, log } = this.#parts;
+    this.#answeredLines = 0;
     await journal.clear(storeId).catch((error: unknown) => {
       log.error({ err: error }, "the journal cannot be cleared; what it holds is settled already");
     });
   }
-
-  /** Unless a settlement of this store waits for its answer or for replicas. */
-  async function clearJournal(storeId: string | undefined): Promise<void> {
-    if (sizeFor(storeId) === 0 && !unconfirmed?.has(storeId)) await clearFile(storeId);
-  }
-
-  return { put, keepAnswered, clearJournal };
 }
 
 /** Takes over what a gateway that ended has left. @param found called when there is something to flush */

@@ -9,7 +9,7 @@ import type { StoredToken } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { revokeToken as revokeTokenScript } from "../../scripts/revoke-token.ts";
 import { token as tokenScript } from "../../scripts/token.ts";
 import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";

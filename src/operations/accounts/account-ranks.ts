@@ -4,7 +4,7 @@ import { META, partitionNames, spentName } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import type { PartitionReads } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type RankedPlace, ranked } from "../../scripts/ranked.ts";
 import { compareBytes, firstOverAll, type Listed } from "./sorted-lists.ts";

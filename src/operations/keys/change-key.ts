@@ -5,7 +5,7 @@ import { keyNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { change } from "../../scripts/change.ts";
 import { revoke } from "../../scripts/revoke.ts";
 import {

@@ -3,8 +3,7 @@ import type { Redis } from "ioredis";
 import { type KeyRestrictions, restrictionsText } from "../../domain/key-restrictions.ts";
 import { IDEMPOTENCY_KEY, LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
-import { shown } from "../../domain/problems.ts";
-import { nearest } from "../../domain/suggest.ts";
+import { nearest, shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { GrantKind } from "../../records/ledger-entries.ts";
 import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
@@ -12,7 +11,7 @@ import { accountClosed, noAccount, OperatorError } from "../../records/operator-
 import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import { issue } from "../../scripts/issue.ts";
 import {

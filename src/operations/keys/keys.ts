@@ -29,7 +29,7 @@ import {
   unreadInWords,
 } from "../../redis/partition-reads.ts";
 import { listPages, many, membersOf, pages } from "../../redis/pipelines.ts";
-import { clocks } from "../../redis/server-clock.ts";
+import { clocks } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;

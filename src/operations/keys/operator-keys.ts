@@ -5,7 +5,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { clocks } from "../../redis/server-clock.ts";
+import { clocks } from "../../redis/server-info.ts";
 import { inspect } from "../../scripts/inspect.ts";
 import { USE_FIELDS, type Use, useNow, useOf } from "../limit-use.ts";
 import { keyIdPages } from "./keys.ts";

@@ -3,8 +3,8 @@ import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
+import { takeTurn } from "../../redis/repeated-work.ts";
 import { storedFacts } from "../../redis/store-facts.ts";
-import { takeTurn } from "../../redis/take-turn.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 
 const TURN = "tg:tiers-turn";

@@ -4,12 +4,11 @@ import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
-import { readInfo } from "../../redis/server-info.ts";
+import { isMoving } from "../../redis/script-errors.ts";
+import { readInfo, storeNowMs } from "../../redis/server-info.ts";
 import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
 import { slotOf } from "../../redis/topology/cluster-slots.ts";
 import { frozenField, listFrozen } from "../../redis/topology/frozen-partitions.ts";
-import { isMoving } from "../../redis/topology/moving-slots.ts";
 
 const REPLICA_MS = 1000;
 

@@ -16,7 +16,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "../../redis/partition-reads.ts";
 import { answersOf } from "../../redis/pipelines.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, storedFacts } from "../../redis/store-facts.ts";
 
 /** `charges` are sent again by gateways. */

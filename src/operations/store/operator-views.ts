@@ -6,7 +6,7 @@ import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { many, manyByNode } from "../../redis/pipelines.ts";
-import { clocks } from "../../redis/server-clock.ts";
+import { clocks } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
 const PAGE = 500;

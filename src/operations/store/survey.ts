@@ -4,7 +4,7 @@ import { listsOfOpenRequests } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { Primary } from "../../redis/primary.ts";
-import { takeTurn } from "../../redis/take-turn.ts";
+import { takeTurn } from "../../redis/repeated-work.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 import type { Run } from "../../scripts/script-definition.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/survey.ts";

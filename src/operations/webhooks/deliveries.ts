@@ -16,7 +16,7 @@ import { randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many, membersOf } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { storeNowMs } from "../../redis/server-clock.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { placeOfAccount } from "../../redis/store-facts.ts";
 import { queueDelivery } from "../../scripts/queue-delivery.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";

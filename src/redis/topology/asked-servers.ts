@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { hostText, type RedisHost } from "../../domain/redis-address.ts";
 import { clientAt, hangUp, type LoginAt } from "../client.ts";
-import { createDeadlines } from "../deadlines.ts";
+import { Deadlines } from "../deadlines.ts";
 import { StoreError } from "../reasons.ts";
 
 /** How long one server may take to connect and answer. */
@@ -32,7 +32,7 @@ interface AskedServers {
 }
 
 export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt): AskedServers {
-  const deadlines = createDeadlines(ANSWER_MS);
+  const deadlines = new Deadlines(ANSWER_MS);
   let servers = new Map<string, ReturnType<typeof createServer>>();
   let silent = 0;
 

@@ -13,99 +13,103 @@ const APART_MS = 100;
 
 export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const;
 
-/** Keeps a gateway with the primaries that the servers of its store name. */
-export interface PlacementFollower {
-  /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
-  ask(): void;
-  placement(): Placement | undefined;
-  /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
-  asked(): Promise<void>;
-  close(): void;
-}
-
-/** Asks now and again. @param options.found called with each other placement @param options.isAway another may have taken its place */
-export function followPlacement(options: {
+interface FollowOptions {
   source: PlacementSource;
+  /** Called with each other placement. */
   found(placement: Placement): void;
+  /** True while another may have taken a primary's place. */
   isAway(): boolean;
   asked(outcome: (typeof QUESTION_OUTCOMES)[number]): void;
   log: Logger;
-}): PlacementFollower {
-  const { source, found, isAway, asked, log } = options;
-  const report = createReport(log);
-  let current: Placement | undefined;
-  let timer: NodeJS.Timeout | undefined;
-  /** How many questions in a row were asked while a primary was away. */
-  let whileAway = 0;
-  let isAsking = false;
-  let isWanted = false;
-  let isClosed = false;
-  let waiting: (() => void)[] = [];
+}
 
-  async function ask(): Promise<void> {
-    isAsking = true;
-    isWanted = false;
-    const answered = waiting;
-    waiting = [];
+/** Keeps a gateway with the primaries that the servers of its store name: asks now and again. */
+export class PlacementFollower {
+  readonly #options: FollowOptions;
+  readonly #report: ReturnType<typeof createReport>;
+  #current: Placement | undefined;
+  #timer: NodeJS.Timeout | undefined;
+  /** How many questions in a row were asked while a primary was away. */
+  #whileAway = 0;
+  #isAsking = false;
+  #isWanted = false;
+  #isClosed = false;
+  #waiting: (() => void)[] = [];
+
+  constructor(options: FollowOptions) {
+    this.#options = options;
+    this.#report = createReport(options.log);
+    void this.#ask();
+  }
+
+  /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
+  ask(): void {
+    if (this.#isClosed || this.#isWanted) return;
+    this.#isWanted = true;
+    if (!this.#isAsking) this.#askIn(APART_MS);
+  }
+
+  /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
+  asked(): Promise<void> {
+    if (this.#isClosed) return Promise.resolve();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#waiting.push(resolve);
+    this.ask();
+    return promise;
+  }
+
+  placement(): Placement | undefined {
+    return this.#current;
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    clearTimeout(this.#timer);
+    for (const resolve of this.#waiting) resolve();
+    this.#options.source.close();
+  }
+
+  async #ask(): Promise<void> {
+    const { source, isAway, asked } = this.#options;
+    this.#isAsking = true;
+    this.#isWanted = false;
+    const answered = this.#waiting;
+    this.#waiting = [];
     try {
       const next = await source.find();
-      if (!isClosed) take(next);
+      if (!this.#isClosed) this.#take(next);
     } catch (error) {
-      if (!isClosed) report.failed(inStoreWords(error), current);
+      if (!this.#isClosed) this.#report.failed(inStoreWords(error), this.#current);
       asked("unanswered");
     }
-    isAsking = false;
+    this.#isAsking = false;
     for (const resolve of answered) resolve();
-    if (isClosed) return;
-    whileAway = isAway() ? whileAway + 1 : 0;
-    const isUrgent = whileAway > 0 && whileAway < QUESTIONS_WHILE_AWAY;
-    askIn(isWanted ? APART_MS : jittered(isUrgent ? EVERY_AWAY_MS : EVERY_MS));
+    if (this.#isClosed) return;
+    this.#whileAway = isAway() ? this.#whileAway + 1 : 0;
+    const isUrgent = this.#whileAway > 0 && this.#whileAway < QUESTIONS_WHILE_AWAY;
+    this.#askIn(this.#isWanted ? APART_MS : jittered(isUrgent ? EVERY_AWAY_MS : EVERY_MS));
   }
 
-  function askIn(delayMs: number): void {
-    clearTimeout(timer);
-    timer = setTimeout(() => void ask(), delayMs).unref();
+  #askIn(delayMs: number): void {
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => void this.#ask(), delayMs).unref();
   }
 
-  function take(next: Placement): void {
-    const change = current === undefined ? "newer" : compare(current, next);
+  #take(next: Placement): void {
+    const { found, asked, log } = this.#options;
+    const change = this.#current === undefined ? "newer" : compare(this.#current, next);
     asked(change === "older" ? "outdated" : "answered");
     if (change === "older") {
-      report.older(next);
+      this.#report.older(next);
       return;
     }
-    report.answered();
-    const what = current === undefined ? "were found" : "have changed";
-    current = next;
+    this.#report.answered();
+    const what = this.#current === undefined ? "were found" : "have changed";
+    this.#current = next;
     if (change === "same") return;
     log.info({ primaries: next.primaries.map(({ name }) => name) }, `the primaries of the store ${what}`);
     found(next);
   }
-
-  function want(): void {
-    if (isClosed || isWanted) return;
-    isWanted = true;
-    if (!isAsking) askIn(APART_MS);
-  }
-
-  void ask();
-  return {
-    ask: want,
-    asked(): Promise<void> {
-      if (isClosed) return Promise.resolve();
-      const { promise, resolve } = Promise.withResolvers<void>();
-      waiting.push(resolve);
-      want();
-      return promise;
-    },
-    placement: () => current,
-    close(): void {
-      isClosed = true;
-      clearTimeout(timer);
-      for (const resolve of waiting) resolve();
-      source.close();
-    },
-  };
 }
 
 /** `older`: of an earlier epoch for a slot. Who says so has not heard of a failover, or is cut off with the former primary. */

@@ -4,19 +4,13 @@ import { META, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { repeated } from "../repeated-work.ts";
-import { hasMoved, isMoving } from "./moving-slots.ts";
+import { hasMoved, isMoving } from "../script-errors.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
 const LOOK_EVERY_MS = 1000;
 const RETRY_AFTER_SECONDS = 5;
 
-export type FrozenPartitions = ReturnType<typeof createFrozenPartitions>;
-
-/**
- * Partitions of a cluster that this process leaves alone: those frozen in `tg:meta`, read each second, and for a second those that Redis
- * has refused. Scripts do not depend on it (lua/include/frozen.lua). Accounts get 503, settlements wait. Decision 0042.
- */
-export function createFrozenPartitions(options: {
+interface FrozenOptions {
   isClustered(): boolean;
   /** Reads what `tg:meta` lists. @throws while that cannot be read */
   list(): Promise<readonly number[]>;
@@ -25,69 +19,80 @@ export function createFrozenPartitions(options: {
   released(): void;
   log: Logger;
   metrics: Metrics;
-}) {
-  const { isClustered, list, findPrimaries, released, log, metrics } = options;
-  let listed: ReadonlySet<number> = new Set();
-  /** With the time at which Redis refused them, monotonic ms. */
-  const refused = new Map<number, number>();
+}
 
-  function changed(): void {
-    frozen.isEmpty = listed.size === 0 && refused.size === 0;
+/**
+ * Partitions of a cluster that this process leaves alone: those frozen in `tg:meta`, read each second, and for a second those that Redis
+ * has refused. Scripts do not depend on it (lua/include/frozen.lua). Accounts get 503, settlements wait. Decision 0042.
+ */
+export class FrozenPartitions {
+  /** No partition is left alone. A field, since each call reads it. */
+  isEmpty = true;
+  readonly #options: FrozenOptions;
+  #listed: ReadonlySet<number> = new Set();
+  /** With the time at which Redis refused them, monotonic ms. */
+  readonly #refused = new Map<number, number>();
+  readonly #looking = repeated(() => this.#lookRegularly(), { pauseMs: () => LOOK_EVERY_MS });
+
+  constructor(options: FrozenOptions) {
+    this.#options = options;
+    this.#looking.start();
   }
 
-  const has = (partition: number): boolean => listed.has(partition) || refused.has(partition);
+  readonly has = (partition: number): boolean => this.#listed.has(partition) || this.#refused.has(partition);
 
-  function report(next: ReadonlySet<number>): void {
-    const added = [...next.difference(listed)];
-    const thawed = [...listed.difference(next)];
+  hasName(name: string): boolean {
+    const partition = partitionOfName(name);
+    return partition !== undefined && this.has(partition);
+  }
+
+  /** @returns whether the partition is to be left alone; the primary as such is usable then */
+  refuses(name: string, error: unknown): boolean {
+    const partition = isRefusal(error) ? partitionOfName(name) : undefined;
+    if (partition === undefined) return false;
+    this.#refused.set(partition, performance.now());
+    this.#changed();
+    return true;
+  }
+
+  /** Reads the list again. @throws what `list` throws; what was known stays then */
+  async look(): Promise<void> {
+    const next = new Set(await this.#options.list());
+    this.#report(next);
+    this.#listed = next;
+    this.#changed();
+  }
+
+  stop(): void {
+    void this.#looking.stop();
+  }
+
+  async #lookRegularly(): Promise<void> {
+    const { isClustered, findPrimaries, released } = this.#options;
+    if (!isClustered()) return;
+    const before = new Set([...this.#listed, ...this.#refused.keys()]);
+    const sinceMs = performance.now() - LOOK_EVERY_MS;
+    for (const [partition, atMs] of this.#refused) if (atMs < sinceMs) this.#refused.delete(partition);
+    this.#changed();
+    await this.look().catch(() => undefined);
+    if (!this.isEmpty) findPrimaries();
+    if ([...before].some((partition) => !this.has(partition))) released();
+  }
+
+  #changed(): void {
+    this.isEmpty = this.#listed.size === 0 && this.#refused.size === 0;
+  }
+
+  #report(next: ReadonlySet<number>): void {
+    const { log, metrics } = this.#options;
+    const added = [...next.difference(this.#listed)];
+    const thawed = [...this.#listed.difference(next)];
     if (added.length > 0) log.warn({ partitions: added }, "partitions are frozen; their accounts get 503");
     if (thawed.length > 0) log.info({ partitions: thawed }, "partitions are not frozen any more");
     metrics.partitionsFrozen.set(next.size);
     // Until it is known where they are now.
-    for (const partition of thawed) refused.set(partition, performance.now());
+    for (const partition of thawed) this.#refused.set(partition, performance.now());
   }
-
-  /** Reads the list again. @throws what `list` throws; what was known stays then */
-  async function look(): Promise<void> {
-    const next = new Set(await list());
-    report(next);
-    listed = next;
-    changed();
-  }
-
-  async function lookRegularly(): Promise<void> {
-    if (!isClustered()) return;
-    const before = new Set([...listed, ...refused.keys()]);
-    const sinceMs = performance.now() - LOOK_EVERY_MS;
-    for (const [partition, atMs] of refused) if (atMs < sinceMs) refused.delete(partition);
-    changed();
-    await look().catch(() => undefined);
-    if (listed.size > 0 || refused.size > 0) findPrimaries();
-    if ([...before].some((partition) => !has(partition))) released();
-  }
-  const looking = repeated(lookRegularly, { pauseMs: () => LOOK_EVERY_MS });
-  looking.start();
-
-  const frozen = {
-    /** No partition is left alone. A field, since each call reads it. */
-    isEmpty: true,
-    has,
-    hasName(name: string): boolean {
-      const partition = partitionOfName(name);
-      return partition !== undefined && has(partition);
-    },
-    look,
-    /** @returns whether the partition is to be left alone; the primary as such is usable then */
-    refuses(name: string, error: unknown): boolean {
-      const partition = isRefusal(error) ? partitionOfName(name) : undefined;
-      if (partition === undefined) return false;
-      refused.set(partition, performance.now());
-      changed();
-      return true;
-    },
-    stop: (): void => void looking.stop(),
-  };
-  return frozen as Omit<typeof frozen, "isEmpty"> & { readonly isEmpty: boolean };
 }
 
 /** The answer to customers of a frozen partition. */

@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
 import { META, partitionNames } from "../../records/names.ts";
 import { onOwnConnection } from "../client.ts";
-import { createDeadlines } from "../deadlines.ts";
+import { Deadlines } from "../deadlines.ts";
 import { inStoreWords, StoreError, storeReason } from "../reasons.ts";
 import { isReply } from "../script-errors.ts";
 import { readInfo } from "../server-info.ts";
@@ -95,7 +95,7 @@ export function placementSource(address: RedisAddress, options: PlacementOptions
 
 /** @throws StoreError if the server that was named cannot be reached, or is no primary */
 async function requirePrimary(primary: PlacedPrimary, { redisUrl, tlsCa }: PlacementOptions): Promise<void> {
-  const limit = createDeadlines(ROLE_MS);
+  const limit = new Deadlines(ROLE_MS);
   const limits = { connecting: limit, command: limit };
   const askRole = async (redis: Redis): Promise<void> =>
     requirePrimaryRole(await redis.info("replication"), primary.name);

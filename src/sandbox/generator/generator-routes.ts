@@ -1,10 +1,43 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import { answering, type Behaviour, readBehaviour, readDirectives } from "./behaviour.ts";
+import { decoded } from "../../domain/endpoints.ts";
+import { answering, type Behaviour, DEFAULT_BEHAVIOUR, readBehaviour, readDirectives } from "./behaviour.ts";
+import type { Callbacks } from "./callbacks.ts";
 import { failure, json, type SandboxAnswer, send, steeredFailure, textOf } from "./generator-answer.ts";
+import type { Dialect, DialectName } from "./generator-dialect.ts";
+import type { TaskStore } from "./generator-tasks.ts";
 import { TINY_MP4, TINY_PNG } from "./media.ts";
-import { type RequestLog, readText } from "./request-log.ts";
-import { type State, steer } from "./state.ts";
-import { digest, readForm } from "./uploads.ts";
+import { type RequestLog, type RequestRecorder, readText } from "./request-log.ts";
+import { digest, readForm, type UploadStore } from "./uploads.ts";
+
+export interface GeneratorOptions {
+  /** `envelope` by default. */
+  as?: DialectName | undefined;
+  host?: string;
+  port?: number;
+  tlsPort?: number;
+  apiKey?: string | undefined;
+  behaviour?: Partial<Behaviour>;
+  now?: () => number;
+  publicUrl?: string | undefined;
+  tasksMax?: number;
+  callbackRetryMs?: number;
+}
+
+export interface State {
+  options: GeneratorOptions;
+  dialect: Dialect;
+  behaviour: Behaviour;
+  recorder: RequestRecorder;
+  tasks: TaskStore;
+  uploads: UploadStore;
+  callbacks: Callbacks;
+  now: () => number;
+  uploadBase: string;
+}
+
+export function steer(state: State, changes: Partial<Behaviour>): void {
+  state.behaviour = { ...DEFAULT_BEHAVIOUR, ...state.options.behaviour, ...changes };
+}
 
 export async function generate(
   state: State,
@@ -79,7 +112,7 @@ export async function poll(
   log: RequestLog,
   rawId: string,
 ): Promise<void> {
-  const id = decode(rawId);
+  const id = decoded(rawId);
   const task = state.tasks.find(id);
   const how = answering({ ...state.behaviour, ...task?.directives }, "poll");
   const steered = steeredFailure(how);
@@ -119,7 +152,7 @@ export async function serve(state: State, request: IncomingMessage, path: string
   const file = state.uploads.find(path);
   if (file) return { status: 200, headers: { "content-type": file.type }, body: file.bytes };
   const [, id, extension] = /^\/media\/([^/]+)\.(mp4|png)$/.exec(path) ?? [];
-  const task = id === undefined ? undefined : state.tasks.find(decode(id));
+  const task = id === undefined ? undefined : state.tasks.find(decoded(id));
   if (!task || state.tasks.view(task).status !== "completed")
     return failure({ status: 404, message: textOf(404) });
   if (extension === "mp4") return { status: 200, headers: { "content-type": "video/mp4" }, body: TINY_MP4 };
@@ -135,12 +168,4 @@ async function control(state: State, request: IncomingMessage): Promise<SandboxA
     }
   } else if (request.method !== "GET") return failure({ status: 405, message: textOf(405) });
   return json(200, state.behaviour);
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }

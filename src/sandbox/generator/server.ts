@@ -6,10 +6,17 @@ import { createCallbacks } from "./callbacks.ts";
 import { selfSignedCertificate } from "./certificate.ts";
 import { send } from "./generator-answer.ts";
 import { DIALECTS } from "./generator-dialect.ts";
-import { generate, poll, serve, upload } from "./generator-routes.ts";
+import {
+  type GeneratorOptions,
+  generate,
+  poll,
+  type State,
+  serve,
+  steer,
+  upload,
+} from "./generator-routes.ts";
 import { createTaskStore } from "./generator-tasks.ts";
 import { createRequestRecorder, type RequestLog } from "./request-log.ts";
-import { type GeneratorOptions, type State, steer } from "./state.ts";
 import { createUploadStore } from "./uploads.ts";
 
 export interface Generator {

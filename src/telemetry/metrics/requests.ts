@@ -31,12 +31,6 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
     ["bound"],
   );
   for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
-  const signInsRefused = counter(
-    "tollgate_sign_ins_refused_total",
-    "Requests that the admin port refused because of the token, host or site that they came with, by reason.",
-    ["reason"],
-  );
-  for (const reason of SIGN_IN_REFUSALS) signInsRefused.inc({ reason }, 0);
   return {
     requests: counter(
       "tollgate_requests_total",
@@ -48,7 +42,7 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       "Calls of the management API answered on the admin port, by route and HTTP status.",
       ["route", "status"],
     ),
-    signInsRefused,
+    signInsRefused: signInsMetric(counter),
     requestSeconds: histogram(
       "tollgate_request_duration_seconds",
       "Time from a request's headers to the end of its response, by route template and class of HTTP status.",
@@ -119,6 +113,16 @@ function connectionMetrics({ readGauge, readCounter }: Pick<MetricFactory, "read
       counts = source;
     },
   };
+}
+
+function signInsMetric(counter: MetricFactory["counter"]) {
+  const signInsRefused = counter(
+    "tollgate_sign_ins_refused_total",
+    "Requests that the admin port refused because of the token, host or site that they came with, by reason.",
+    ["reason"],
+  );
+  for (const reason of SIGN_IN_REFUSALS) signInsRefused.inc({ reason }, 0);
+  return signInsRefused;
 }
 
 function admissionsMetric(counter: MetricFactory["counter"]) {

@@ -17,12 +17,6 @@ export const KEPT_IN = ["replicas", "journal", "memory"] as const;
 /** Outcomes of BIND for a charge that is sent again. */
 export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "forgotten"] as const;
 
-const REPLAYED_CHARGES = [
-  "tollgate_store_replayed_charges_total",
-  "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
-  ["outcome"],
-] as const;
-
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
@@ -32,18 +26,9 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ["reason"],
   );
   for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
-  const confirmations = counter(
-    "tollgate_store_confirmations_total",
-    "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
-    ["kept_in"],
-  );
-  for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
-  const replayedCharges = counter(...REPLAYED_CHARGES);
-  for (const outcome of REPLAY_OUTCOMES) replayedCharges.inc({ outcome }, 0);
   return {
     storeFailures,
-    confirmations,
-    replayedCharges,
+    ...confirmationMetrics(counter),
     storeSeconds: histogram(
       "tollgate_store_call_duration_seconds",
       "Duration of script calls to the store, by script.",
@@ -88,6 +73,22 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       "Waiting settlements that belong to another store than the one in use.",
     ),
   };
+}
+
+function confirmationMetrics(counter: MetricFactory["counter"]) {
+  const confirmations = counter(
+    "tollgate_store_confirmations_total",
+    "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
+    ["kept_in"],
+  );
+  for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
+  const replayedCharges = counter(
+    "tollgate_store_replayed_charges_total",
+    "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
+    ["outcome"],
+  );
+  for (const outcome of REPLAY_OUTCOMES) replayedCharges.inc({ outcome }, 0);
+  return { confirmations, replayedCharges };
 }
 
 /** Of each primary; but for the ids only with Sentinel and Redis Cluster. */

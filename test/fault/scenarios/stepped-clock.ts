@@ -12,7 +12,7 @@ export const STEPPED_CLOCK: readonly Patch[] = [
     to: `NOW = t[1] * 1000 + math.floor(t[2] / 1000) + tonumber(redis.call("GET", "${AHEAD}") or 0)`,
   },
   {
-    file: "src/redis/server-clock.ts",
+    file: "src/redis/server-info.ts",
     from: "return Number(seconds) * 1000 + Math.floor(Number(microseconds) / 1000);",
     to:
       `const aheadMs = Number((await redis.get("${AHEAD}")) ?? 0);\n` +

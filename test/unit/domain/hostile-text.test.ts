@@ -4,7 +4,7 @@ import { expect, test } from "vitest";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { parseJson, parseObject } from "../../../src/domain/json.ts";
 import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/limits.ts";
-import { nearest } from "../../../src/domain/suggest.ts";
+import { nearest } from "../../../src/domain/problems.ts";
 import { TASK_ID } from "../../../src/domain/task-states.ts";
 import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.ts";
 import { clientAddress } from "../../../src/gateway/address.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { nearest } from "../../../src/domain/suggest.ts";
+import { nearest } from "../../../src/domain/problems.ts";
 
 const PARAMETERS = ["prompt", "negativePrompt", "aspectRatio", "imageUrl", "callBackUrl", "nFrames"];
 

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { createCalls, createStoreClock } from "../../../src/redis/calls.ts";
-import { createDeadlines } from "../../../src/redis/deadlines.ts";
+import { Deadlines } from "../../../src/redis/deadlines.ts";
 import { probe } from "../../../src/scripts/probe.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
@@ -15,7 +15,7 @@ async function givenFull(waitMaxMs = 60_000) {
     redis: {} as Parameters<typeof createCalls>[0]["redis"],
     scripts: { run: () => Promise.reject(), send: () => new Promise((resolve) => pending.push(resolve)) },
     breaker: { isOpen: false, trip: () => undefined },
-    deadlines: createDeadlines(waitMaxMs),
+    deadlines: new Deadlines(waitMaxMs),
     clock: createStoreClock(),
     form: { checksFrozen: false, crossesSlots: false },
     ownerNow: () => Promise.reject(),

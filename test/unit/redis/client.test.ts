@@ -1,6 +1,6 @@
 import { Redis } from "ioredis";
 import { expect, test } from "vitest";
-import { createClient } from "../../../src/redis/client.ts";
+import { createClient } from "../../support/client.ts";
 
 // Guarantee: no command that moves money is ever sent a second time by the library. Its defaults would.
 test("the client neither resends, retries nor queues", () => {

@@ -1,6 +1,6 @@
 import { setImmediate as nextTick } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createDeadlines } from "../../../src/redis/deadlines.ts";
+import { Deadlines } from "../../../src/redis/deadlines.ts";
 
 /** Only time is faked: a slice ends in a real tick of the event loop, behind what was read in it. */
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] }));
@@ -8,7 +8,7 @@ afterEach(() => void vi.useRealTimers());
 
 function given() {
   let expired = 0;
-  const deadlines = createDeadlines(100);
+  const deadlines = new Deadlines(100);
   deadlines.begin(() => expired++);
   return { deadlines, expired: () => expired };
 }
@@ -59,7 +59,7 @@ test("a limit never ends in the timer itself, but behind what was pending then",
 
 test("those that end early leave the others in their order", async () => {
   const expired: number[] = [];
-  const deadlines = createDeadlines(100);
+  const deadlines = new Deadlines(100);
   const begun = [0, 1, 2, 3, 4].map((n) => deadlines.begin(() => expired.push(n)));
   for (const n of [4, 0, 2, 2]) deadlines.end(begun[n]!);
   deadlines.begin(() => expired.push(5));

@@ -2,7 +2,7 @@ import { quote } from "../../../config/quote.ts";
 import { requireEndpoint, requireTime } from "../../../operations/access/operator-values.ts";
 import { readAccountObject } from "../../../operations/accounts/operator-accounts.ts";
 import { META } from "../../../records/names.ts";
-import { storeNowMs } from "../../../redis/server-clock.ts";
+import { storeNowMs } from "../../../redis/server-info.ts";
 import { requireOwnAccount, requireScope } from "../authorize.ts";
 import { NewQuote, Quote } from "../money-schemas.ts";
 import { Problem } from "../problems.ts";

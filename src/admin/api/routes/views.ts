@@ -5,7 +5,7 @@ import { moneyNow } from "../../../ledger/account-usage.ts";
 import type { UsageNumbers } from "../../../ledger/usage-rollups.ts";
 import { readReports } from "../../../operations/store/gateway-reports.ts";
 import type { LedgerReport } from "../../../operations/store/survey.ts";
-import { storeNowMs } from "../../../redis/server-clock.ts";
+import { storeNowMs } from "../../../redis/server-info.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { route } from "../route.ts";

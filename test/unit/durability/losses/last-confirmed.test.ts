@@ -2,7 +2,7 @@ import { mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { openLastConfirmed, readLastConfirmed } from "../../../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile, readLastConfirmed } from "../../../../src/durability/losses/last-confirmed.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";
 
 const LEDGER = "tg:{p00}:ledger";
@@ -31,7 +31,7 @@ test("only files of silent processes that were read, and have not changed since,
   await givenFile("woke-up", "6-0");
   await writeFile(join(folder, "cut.last-entries.json"), '{"format":1,"stor');
   await utimes(join(folder, "cut.last-entries.json"), OLD, OLD);
-  const file = openLastConfirmed(folder, createLogger("silent"));
+  const file = new LastConfirmedFile(folder, createLogger("silent"));
   await givenFile("woke-up", "8-0");
   await utimes(join(folder, "woke-up.last-entries.json"), OLD, new Date(1000));
   file.keep("store", LEDGER, entryOf("7-0"));

@@ -14,7 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
-import { openLastConfirmed } from "../../../../src/durability/losses/last-confirmed.ts";
+import { LastConfirmedFile } from "../../../../src/durability/losses/last-confirmed.ts";
 import { openRecentEntries, readRecentEntries } from "../../../../src/durability/losses/recent-entries.ts";
 import { type Journal, openJournal } from "../../../../src/durability/outbox/journal.ts";
 import { FILE_BYTES_MAX, lineOf } from "../../../../src/durability/outbox/journal-lines.ts";
@@ -205,7 +205,7 @@ test("pipes, folders, links and huge files in the folder are not opened, and wha
   writeFileSync(join(folder, "host.closed.00000009.ndjson"), lineOf(settlement("r1")));
   const lines: string[] = [];
   const log = createLogger("warn", { write: (line) => void lines.push(line) });
-  const confirmed = openLastConfirmed(folder, log);
+  const confirmed = new LastConfirmedFile(folder, log);
   confirmed.keep(OURS, "ledger", { id: "1-1", accountId: "a", kind: "grant", credits: 1, reference: "r" });
   await confirmed.save();
   const recent = openRecentEntries(folder, log);

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { followPlacement } from "../../../../src/redis/topology/follow-placement.ts";
+import { PlacementFollower } from "../../../../src/redis/topology/follow-placement.ts";
 import { everythingOnOne, type Placement } from "../../../../src/redis/topology/placement.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";
 
@@ -15,7 +15,7 @@ function givenFollower(...answers: (Placement | Error)[]) {
   const logs: string[] = [];
   const outcomes: string[] = [];
   const state = { questions: 0, isAway: false, answerMs: 0 };
-  const follower = followPlacement({
+  const follower = new PlacementFollower({
     source: {
       async find() {
         const answer = answers[Math.min(state.questions++, answers.length - 1)]!;
