@@ -67,7 +67,8 @@ export const webhooks: Scenario = {
       const [cpu, redis, rate, behind] = [
         ofSlices(({ cpuUs }) => cpuUs),
         ofSlices(({ redisCpuUs }) => redisCpuUs),
-        ofSlices(({ perSecond }) => perSecond),
+        // Others only take from the rate.
+        -ofSlices(({ perSecond }) => -perSecond),
         ofSlices(({ behindMs }) => behindMs),
       ];
       return {

@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { ScriptFile } from "../scripts/script-definition.ts";
 
@@ -38,8 +38,28 @@ export function countsOf(text: string): Counts {
   };
 }
 
-export const readScript = (file: string, folder = FOLDER): string =>
-  readFileSync(join(folder, `${file}.lua`), "utf8");
+/**
+ * Reads all scripts of a folder at the first use: files that an upgrade replaces under a running process never mix with its code.
+ * @returns the text of a file by its name without `.lua`
+ */
+export function createScriptReader(folder: string): (file: string) => string {
+  let texts: ReadonlyMap<string, string> | undefined;
+  return (file) => {
+    texts ??= new Map(
+      readdirSync(folder, { recursive: true, encoding: "utf8" })
+        .filter((name) => name.endsWith(".lua"))
+        .map((name) => [name.replace(/\.lua$/, ""), readFileSync(join(folder, name), "utf8")]),
+    );
+    const text = texts.get(file);
+    if (text === undefined) throw new Error(`there is no ${file}.lua in ${folder}`);
+    return text;
+  };
+}
+
+const readShipped = createScriptReader(FOLDER);
+
+export const readScript = (file: string, folder?: string): string =>
+  folder === undefined ? readShipped(file) : readFileSync(join(folder, `${file}.lua`), "utf8");
 
 const OPTIONAL = /\?$/;
 const REST = /\.\.\.$/;
@@ -56,7 +76,7 @@ export function scriptSource(
   { name, isBatched }: ScriptFile,
   options: { folder?: string | undefined; checksFrozen?: boolean; crossesSlots?: boolean } = {},
 ): string {
-  const { folder = FOLDER, checksFrozen = false, crossesSlots = false } = options;
+  const { folder, checksFrozen = false, crossesSlots = false } = options;
   const read = (file: string): string => readScript(file, folder);
   const check = checksFrozen ? "--@include frozen\nrequire_not_frozen($1)\n" : "";
   const checked = read(name).replace(UNLESS_FROZEN, check);

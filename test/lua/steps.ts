@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
-import { type KeyRef, requestName } from "../../src/records/names.ts";
+import { type KeyRef, partitionOfName, requestName } from "../../src/records/names.ts";
 import type { ChargeEntry } from "../../src/scripts/refund.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
@@ -166,7 +166,8 @@ async function together(
     const { script, item } = first;
     const spoiltOf = (name: string) => name.replace("}:", "}:spoilt-");
     // ADMIT and BIND make the request's name themselves, like the key's.
-    for (const name of [...item.keys, requestName(stage.partition, String(item.args[0]))])
+    const request = requestName(partitionOfName(item.keys[0]!)!, String(item.args[0]));
+    for (const name of [...item.keys, request])
       await stage.redis.multi().del(spoiltOf(name)).rpush(spoiltOf(name), "no hash and no text").exec();
     calls.splice(at, 0, { script, item: { ...item, keys: item.keys.map(spoiltOf) } });
     expected.splice(at, 0, "WRONGTYPE");
