@@ -50,7 +50,7 @@ function createTap(scripts: ReturnType<typeof scriptsBySha>, events: LinkEvent[]
   };
 }
 
-/** The request id is the first ARGV of their own of all recorded scripts; the third of ADMIT begins with account and key. */
+/** The request id is the first ARGV of their own of all recorded scripts; of ADMIT account and key follow. */
 function eventsOf({ label, items }: Command): LinkEvent[] {
   if (!RECORDED.has(label)) return [];
   const atMs = Date.now();
@@ -58,7 +58,7 @@ function eventsOf({ label, items }: Command): LinkEvent[] {
     gateway: "",
     script: label,
     requestId: String(args[0]),
-    ...(label === "admit" ? { keyId: String(args[2]).split(" ")[1]! } : {}),
+    ...(label === "admit" ? { keyId: String(args[2]) } : {}),
     atMs,
     forwardedMs: atMs,
     outcome: "",

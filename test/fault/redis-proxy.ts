@@ -13,7 +13,7 @@ import {
 import type { LinkEvent } from "./history.ts";
 
 /** One item of a command: the history's line, and what it is given. */
-interface PassingItem extends LinkEvent {
+export interface PassingItem extends LinkEvent {
   keys: readonly string[];
   args: readonly string[];
 }

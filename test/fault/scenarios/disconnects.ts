@@ -4,7 +4,7 @@ import { connect } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { type Customer, generate, type Leaving, poll, TEXT_TO_VIDEO } from "../client.ts";
 import type { ClientEvent, History } from "../history.ts";
-import type { Passing } from "../redis-proxy.ts";
+import type { Passing, PassingItem } from "../redis-proxy.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -98,13 +98,16 @@ function watch(world: World, lanes: Map<string, Lane>): void {
     world.note("client left", phase);
     lane.request?.destroy();
   };
-  const accountOf = (keys: readonly string[]): string =>
-    keys
-      .find((name) => name.includes(":account:"))
-      ?.split(":")
-      .at(-1) ?? "";
+  /** ADMIT and BIND say the account themselves, behind the request's id. */
+  const accountOf = ({ script, keys, args }: PassingItem): string =>
+    script === "admit" || script === "bind"
+      ? String(args[1])
+      : (keys
+          .find((name) => name.includes(":account:"))
+          ?.split(":")
+          .at(-1) ?? "");
   const reachAll = ({ script, items }: Passing, step: string): undefined => {
-    for (const { keys } of items) reach(accountOf(keys), `${script}_${step}`);
+    for (const item of items) reach(accountOf(item), `${script}_${step}`);
   };
   world.proxy.steer({
     command: (passing) => reachAll(passing, "arrived"),
