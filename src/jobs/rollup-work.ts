@@ -10,6 +10,8 @@ const ROUND_EVERY_MS = 1000;
 /** A round costs Redis by the account more than by the entry, so a busy store has half as many. */
 const BUSY_ROUND_EVERY_MS = 2000;
 const BUSY_ENTRIES = 1000;
+/** A round may begin so much early (atTick), and this gateway's own turn is to be over then. */
+const EARLY_MS = 500;
 const SLICES_MAX = 40;
 
 interface RollupOptions {
@@ -77,11 +79,10 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
       entries = 0;
       return;
     }
+    if (!(await takeTurn(connection, TURN, pauseMs() - EARLY_MS))) return;
     failed = false;
-    if (await takeTurn(connection, TURN, pauseMs())) {
-      entries = 0;
-      while (!signal.aborted && (await round(partitions)));
-    }
+    entries = 0;
+    while (!signal.aborted && (await round(partitions)));
     if (!failed && !signal.aborted) for (const done of looked) done();
   }
 

@@ -3,7 +3,11 @@ import type { Run } from "../scripts/script-definition.ts";
 import { turn } from "../scripts/turn.ts";
 
 const TICK_MS = 1000;
-const due = new Map<number, Set<() => void>>();
+interface Tick {
+  readonly runs: Set<() => void>;
+  readonly timer: NodeJS.Timeout;
+}
+const due = new Map<number, Tick>();
 
 /**
  * As setTimeout, but a delay of a second or more ends on a whole second of the process's clock, at most half a second early or late: an idle
@@ -14,23 +18,25 @@ export function atTick(run: () => void, delayMs: number): () => void {
     const timer = setTimeout(run, delayMs).unref();
     return () => clearTimeout(timer);
   }
-  const tick = Math.round((performance.now() + delayMs) / TICK_MS);
-  const runs = due.get(tick) ?? openTick(tick);
+  const at = Math.round((performance.now() + delayMs) / TICK_MS);
+  const { runs, timer } = due.get(at) ?? openTick(at);
   runs.add(run);
-  return () => void runs.delete(run);
+  return () => {
+    if (!runs.delete(run) || runs.size > 0) return;
+    clearTimeout(timer);
+    due.delete(at);
+  };
 }
 
-function openTick(tick: number): Set<() => void> {
+function openTick(at: number): Tick {
   const runs = new Set<() => void>();
-  due.set(tick, runs);
-  setTimeout(
-    () => {
-      due.delete(tick);
-      for (const run of runs) run();
-    },
-    tick * TICK_MS - performance.now(),
-  ).unref();
-  return runs;
+  const end = (): void => {
+    due.delete(at);
+    for (const run of runs) run();
+  };
+  const tick = { runs, timer: setTimeout(end, at * TICK_MS - performance.now()).unref() };
+  due.set(at, tick);
+  return tick;
 }
 
 /** Never twice at a time. What it throws is logged at most. @param options.pauseMs from the end of a round to the next one, as `atTick` takes it */

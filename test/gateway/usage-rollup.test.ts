@@ -32,3 +32,12 @@ test("gateways roll up what was charged, and ends of tasks, once", async () => {
   expect(await read()).toMatchObject({ requests: 4, credits: 4 * PRICE, refunds: 0 });
   expect((await moneyNow(nodes)).today).toMatchObject({ charged: 4 * PRICE, trials: 1000, requests: 4 });
 });
+
+// Guarantee: nothing waits for the next write to be counted.
+test("what came while another gateway had its turn is counted once that is over", async () => {
+  const nodes = oneNode(redis.client);
+  const { trials } = (await moneyNow(nodes)).today;
+  await redis.client.set("tg:rollup-turn", "another", "PX", 3000);
+  await givenKey(redis.client, { credits: 50 });
+  await until(async () => (await moneyNow(nodes)).today.trials === trials + 50, "the grant to be counted");
+});
