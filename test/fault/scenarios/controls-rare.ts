@@ -47,7 +47,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: "if recorded_at and change_counts(key_name, recorded_at, 1) then",
+        from: "if recorded_at and change_counts(admitted_key, recorded_at, 1) then",
         to: "if false then",
       },
     ],
@@ -59,8 +59,8 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/durability/deferred-settlements.ts",
-        from: "    nowMs: primary.nowMs,\n    ...results,",
-        to: "    nowMs: Date.now,\n    ...results,",
+        from: "nowMs: primary.nowMs,",
+        to: "nowMs: Date.now,",
       },
       // It hides the mistake: what is sent too late is refused.
       CHARGED_THOUGH_FORGOTTEN,
@@ -134,7 +134,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
       },
       {
         file: "src/durability/outbox/journal-file.ts",
-        from: "if (lines.length === 0 || !(await own.leaveIfGone())) break;",
+        from: "if (lines.length === 0 || !(await this.#own.leaveIfGone())) break;",
         to: "break;",
       },
     ],

@@ -24,7 +24,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/durability/outbox/outbox.ts",
-        from: "if (sizeOf(true) >= UNMETERED_MAX) return reportUnremembered(settlement);",
+        from: "if (queues.sizeOf(true) >= UNMETERED_MAX) return this.#reportUnremembered(settlement);",
         to: "return;",
       },
     ],

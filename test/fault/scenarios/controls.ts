@@ -63,8 +63,8 @@ const GENERAL: readonly Control[] = [
       },
       {
         file: "lua/bind.lua",
-        from: 'call("SADD", slots, request_id)',
-        to: 'call("INCR", slots)',
+        from: 'call("SADD", (string.gsub(key_name, ":key:", ":slots:", 1)), request_id)',
+        to: 'call("INCR", (string.gsub(key_name, ":key:", ":slots:", 1)))',
       },
       {
         file: "lua/void.lua",
@@ -104,7 +104,7 @@ const GENERAL: readonly Control[] = [
     patches: [
       {
         file: "lua/bind.lua",
-        from: 'post(account, ledger, bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
+        from: 'post(account, prefix .. "ledger", bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
         to: `local balance, held, used, requests, last, extras = money_words(call("HGET", account, "money"))
           write_money(account, balance, int(held - (state == "held" and price or 0)), int(used + price), requests, last, extras)
           local _ = ({`,
