@@ -290,7 +290,8 @@ test.each([
     return turnsMs.length >= 3;
   });
   await work.stop();
-  expect(turnsMs.slice(0, 3)).toEqual([1000, pauseMs, 1000]);
+  // A turn is over half a second before the next round, which may begin early.
+  expect(turnsMs.slice(0, 3)).toEqual([1000, pauseMs, 1000].map((ms) => ms - 500));
 });
 
 // Guarantee: what is read depends on days, endpoints and keys, not on the number of entries.
