@@ -10,8 +10,6 @@ const ROUND_EVERY_MS = 1000;
 /** A round costs Redis by the account more than by the entry, so a busy store has half as many. */
 const BUSY_ROUND_EVERY_MS = 2000;
 const BUSY_ENTRIES = 1000;
-/** A round may begin so much early (atTick), and this gateway's own turn is to be over then. */
-const EARLY_MS = 500;
 const SLICES_MAX = 40;
 
 interface RollupOptions {
@@ -79,7 +77,7 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
       entries = 0;
       return;
     }
-    if (!(await takeTurn(connection, TURN, pauseMs() - EARLY_MS))) return;
+    if (!(await takeTurn(connection, TURN, pauseMs()))) return;
     failed = false;
     entries = 0;
     while (!signal.aborted && (await round(partitions)));

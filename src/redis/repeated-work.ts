@@ -3,6 +3,9 @@ import type { Run } from "../scripts/script-definition.ts";
 import { turn } from "../scripts/turn.ts";
 
 const TICK_MS = 1000;
+/** By how much a delay may end early. */
+const earlyMs = (delayMs: number): number => (delayMs < TICK_MS ? 0 : TICK_MS / 2);
+
 interface Tick {
   readonly runs: Set<() => void>;
   readonly timer: NodeJS.Timeout;
@@ -14,7 +17,7 @@ const due = new Map<number, Tick>();
  * process wakes once for all of its regular work. Decision 0020. @returns takes it back
  */
 export function atTick(run: () => void, delayMs: number): () => void {
-  if (delayMs < TICK_MS) {
+  if (earlyMs(delayMs) === 0) {
     const timer = setTimeout(run, delayMs).unref();
     return () => clearTimeout(timer);
   }
@@ -97,9 +100,13 @@ export function forEachPrimary<One extends { readonly breaker: { readonly isOpen
 export const jittered = (delayMs: number, share = 0.25): number =>
   delayMs * (1 - share + 2 * share * Math.random());
 
-/** @param name of the marker, which expires by itself @returns true for one gateway per interval */
+/**
+ * For work that comes every `intervalMs`, as `atTick` takes it: a turn is over when the next round may begin at the earliest.
+ * @param name of the marker, which expires by itself @returns true for one gateway per interval
+ */
 export const takeTurn = (
   { ofName }: { ofName(name: string): { run: Run } },
   name: string,
   intervalMs: number,
-): Promise<boolean> => ofName(name).run(turn, { name, holder: randomUUID(), turnMs: intervalMs });
+): Promise<boolean> =>
+  ofName(name).run(turn, { name, holder: randomUUID(), turnMs: intervalMs - earlyMs(intervalMs) });
