@@ -61,11 +61,13 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   description: "By its id, or by that of its request. Ended ones are forgotten after `tasks.retention`.",
   answers: { 200: { description: "The task.", schema: TaskDetail } },
   refusals: [404],
-  operate: (nodes, call) => taskOf(nodes, call),
-  answer: ({ requestId, record, data }) => ({
-    status: 200,
-    body: { ...taskView(requestId, record), ...seenShown(data) },
-  }),
+  async operate(nodes, call) {
+    const { requestId, record, data } = await taskOf(nodes, call);
+    const { account_id: accountId = "", key_id: keyId = "" } = record;
+    const [labelled] = await withLabels(nodes, [{ keyId }], () => accountId);
+    return { ...taskView(requestId, record), ...labelled, ...seenShown(data) };
+  },
+  answer: (body) => ({ status: 200, body }),
 });
 
 const transactionsOfTaskRoute = operation("GET /tasks/{task}/transactions", {
