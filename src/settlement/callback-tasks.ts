@@ -21,6 +21,13 @@ import { type AgingTask, isAnswered, judge } from "./task-verdict.ts";
 
 /** An upstream may call back before its polls know the task: they are asked again after these times. */
 const ASKED_AGAIN_AFTER_MS = [300, 1200];
+/** Results of what one callback names, which say nothing of what another one names. */
+const NAMED_ANOTHER: ReadonlySet<CallbackResult> = new Set([
+  "no_task",
+  "unknown_task",
+  "unconfirmed",
+  "conflict",
+]);
 
 interface CallbackSettings {
   tiers: Tiers;
@@ -59,22 +66,25 @@ export class CallbackTasks {
   }
 
   /** @param named the callback's task; only called if the request has none @throws GatewayError `store_unavailable` */
-  settle(
+  async settle(
     target: { partition: number; requestId: string },
     named: () => Promise<string | undefined>,
   ): Promise<CallbackResult> {
     const { requestId } = target;
     const current = this.#current.get(requestId);
     if (!current) return this.#start(target, named);
+    const shared = this.#next.get(requestId);
+    if (shared) {
+      const result = await shared;
+      return NAMED_ANOTHER.has(result) ? this.settle(target, named) : result;
+    }
     // The poll under way may have been answered before this callback was sent.
-    const next =
-      this.#next.get(requestId) ??
-      current
-        .catch(() => undefined)
-        .then(() => {
-          this.#next.delete(requestId);
-          return this.#start(target, named);
-        });
+    const next = current
+      .catch(() => undefined)
+      .then(() => {
+        this.#next.delete(requestId);
+        return this.settle(target, named);
+      });
     this.#next.set(requestId, next);
     return next;
   }

@@ -313,6 +313,21 @@ test("a task that only the archive knows is refunded once", async () => {
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true });
 });
 
+// Guarantee: an operator is told what became of a refund, also while the archive is behind Redis.
+test("a refund that was taken back is said to be so though the archive has only the refund", async () => {
+  const key = await stage.givenKey("acme");
+  const late = await stage.expired(key);
+  const copier = await stage.copier();
+  await copier.copy();
+  await late.reclaim();
+  await stage.redis.del(requestName(late.partition, late.requestId));
+  const wanted = { reason: "late", reference: "f-1" };
+  const refund = () => refundTask(stage.nodes, late.requestId, wanted, ANN, archiveLookUps(stage.url));
+  await expect(refund()).rejects.toMatchObject({ problem: "charged_again" });
+  await copier.copy();
+  await expect(refund()).rejects.toMatchObject({ problem: "charged_again" });
+});
+
 test("a task that only the archive knows gives room in the month of its admission", async () => {
   const key = await stage.givenKey("acme");
   const [now, earlier] = [await stage.ended(key), await stage.ended(key)];

@@ -139,6 +139,31 @@ test("however often it comes, at whichever gateway, a callback charges once", as
   await expectCharged(key, task, 0);
 });
 
+test("three callbacks at once at one gateway bind and charge once", async () => {
+  const key = await stage.gateway.givenKey();
+  const task = await lostCreate(key);
+  const replies = await Promise.all([1, 2, 3].map(() => callBack(stage.gateway, task)));
+  for (const reply of replies) expectStatus(reply, 200);
+  await expectCharged(key, task, 1);
+  const polls = stage.upstream.polls.filter((id) => id === task.taskId);
+  expect(polls.length, "one of its own, and one that two share").toBe(2);
+});
+
+// Whichever names it: callbacks at once share a poll, not what one of them names.
+test.each([0, 1, 2, 3])(
+  "of four callbacks at once, number %d alone names the task, which is charged",
+  async (at) => {
+    const key = await stage.gateway.givenKey();
+    const task = await lostCreate(key);
+    const nameless = [{ data: {} }, "nonsense", { data: { task_id: "" } }, {}];
+    const replies = await Promise.all(
+      nameless.map((body, nth) => callBack(stage.gateway, task, nth === at ? undefined : body)),
+    );
+    for (const reply of replies) expectStatus(reply, 200);
+    await expectCharged(key, task, 1);
+  },
+);
+
 test("a callback that names the task of another request is a conflict, and charges nobody", async () => {
   const [key, others] = [await stage.gateway.givenKey(), await stage.gateway.givenKey()];
   expectStatus(await storyboard(stage.gateway, others), 200);

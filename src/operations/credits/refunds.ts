@@ -183,13 +183,13 @@ async function findCharge(
       `nothing is changed: the record of ${id} is gone, and the archive cannot be used (${why}); run this again later`,
   );
   const archived = inArchive && isAllowed(inArchive.charge) ? inArchive : undefined;
-  if (archived?.isRefunded) return archived;
   const search = createSearch(nodes, id, isAllowed);
   if (archived) {
     // Newer entries are only in Redis.
     const { charge, archivedTo } = archived;
-    const found = await search.newestFirst(charge.partition, archivedTo);
-    return { ...found, charge };
+    const newer = await search.newestFirst(charge.partition, archivedTo);
+    const isRefunded = archived.isRefunded || newer.isRefunded;
+    return { charge, isRefunded, isChargedAgain: archived.isChargedAgain || newer.isChargedAgain };
   }
   const count = await partitionsOf(nodes);
   const partitions = accounts
