@@ -53,10 +53,9 @@ function msOf(asked: readonly Asked[]): number {
     const before = [...depths].filter(([{ endedAt }]) => endedAt <= one.sentAt).map(([, depth]) => depth);
     depths.set(one, Math.max(0, ...before) + 1);
   }
-  const rounds = Object.values(Object.groupBy(depths.values(), (depth) => depth)).reduce(
-    (sum, { length }) => sum + Math.ceil(length / AT_A_TIME),
-    0,
-  );
+  const sizes = new Map<number, number>();
+  for (const depth of depths.values()) sizes.set(depth, (sizes.get(depth) ?? 0) + 1);
+  const rounds = [...sizes.values()].reduce((sum, size) => sum + Math.ceil(size / AT_A_TIME), 0);
   return rounds * AFAR.latency + bytesOf(asked) / (AFAR.downloadThroughput / 1000);
 }
 

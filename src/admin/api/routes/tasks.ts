@@ -62,12 +62,15 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   answers: { 200: { description: "The task.", schema: TaskDetail } },
   refusals: [404],
   async operate(nodes, call) {
-    const { requestId, record, data } = await taskOf(nodes, call);
-    const { account_id: accountId = "", key_id: keyId = "" } = record;
-    const [labelled] = await withLabels(nodes, [{ keyId }], () => accountId);
-    return { ...taskView(requestId, record), ...labelled, ...seenShown(data) };
+    const found = await taskOf(nodes, call);
+    const { account_id: accountId = "", key_id: keyId = "" } = found.record;
+    const [labels] = await withLabels(nodes, [{ keyId }], () => accountId);
+    return { ...found, labels };
   },
-  answer: (body) => ({ status: 200, body }),
+  answer: ({ requestId, record, data, labels }) => ({
+    status: 200,
+    body: { ...taskView(requestId, record), ...labels, ...seenShown(data) },
+  }),
 });
 
 const transactionsOfTaskRoute = operation("GET /tasks/{task}/transactions", {
