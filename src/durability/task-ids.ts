@@ -2,8 +2,8 @@ import { claimName, META } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { isCluster, partitionsOf } from "../redis/store-facts.ts";
-import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
-import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
+import { type BindCall, type Binding, bind } from "../scripts/holds.ts";
+import { type CollectCall, type Collected, collect } from "../scripts/tasks.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
 
 type Tasks = ReturnType<typeof createTaskIds>;

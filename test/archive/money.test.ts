@@ -23,7 +23,7 @@ import type { Actor } from "../../src/records/actor.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { collect } from "../../src/scripts/collect.ts";
+import { collect } from "../../src/scripts/tasks.ts";
 import { taskOf } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import { changeRequest } from "../support/stored-requests.ts";
