@@ -114,7 +114,7 @@ function declared<Query extends TObject, Body extends TObject>(target: Target, g
   return {
     ...{ method, path, tag: TAG_OF[given.scope.split(":")[0]!] ?? "Configuration" },
     ...{ needsIdempotencyKey: false, takesIfMatch: false, onlyReads: false, ...given },
-    // What is named in the path may not be there.
+    // An object that the path names may not exist.
     refusals: [...(path.includes("{") ? ([404] as const) : []), ...(given.refusals ?? [])],
     ...{ query: given.query ?? NO_QUERY, body: given.body },
   };
