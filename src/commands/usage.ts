@@ -4,6 +4,7 @@ import type { ArchiveQuery } from "../archive/tables.ts";
 import { csvLine } from "../domain/csv.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
+import { readStatement } from "../ledger/statements.ts";
 import {
   totalOf,
   USAGE_COLUMNS,
@@ -11,7 +12,7 @@ import {
   type UsageGroup,
   type UsageSelection,
 } from "../ledger/usage.ts";
-import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-redis.ts";
+import { usageInRedis } from "../ledger/usage-redis.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
@@ -86,19 +87,18 @@ export function statementCommand(): Command {
     .argument("<month>", "a UTC month, such as 2026-10", monthOf)
     .addOption(formatOption())
     .action(async (accountId: string, month: string, flags: Flags) => {
-      const { statement, source, unread } = await readStatement(accountId, month);
+      const { statement, source } = await statementOf(accountId, month);
       const columns = ["account_id", "month", ...STATEMENT_NUMBERS, "amounts_paid"];
       const lines = [
         [accountId, month, ...STATEMENT_NUMBERS.map((name) => statement[name]), paidText(statement)],
       ];
       await show(flags, {
-        json: { account_id: accountId, month, ...statement, source, unread },
+        json: { account_id: accountId, month, ...statement, source },
         columns,
         lines,
         text: (shown) => shown(lines),
       });
       says(source, flags);
-      if (unread) noteUnread(unread);
     });
 }
 
@@ -131,7 +131,7 @@ function says(source: Source, flags: Flags): void {
   }
   const entries = since
     ? `ledger entries before ${since} have left it for the archive: set ARCHIVE_URL`
-    : "it has all ledger entries";
+    : "it has all of these ledger entries";
   const tasks = ended ? `; completed and failed tasks since ${ended}` : "";
   note(`From Redis; ${entries}${tasks}.`);
 }
@@ -149,33 +149,31 @@ async function readUsage(selection: UsageSelection) {
     if (accountId !== undefined) await requireAccount(nodes, accountId);
     return usageInRedis(nodes, selection);
   });
-  const source = { ...redisSource(found), ended_since: iso(Date.now() - retentionMs) };
-  return { rows: found.rows, source, unread: found.unread };
+  const { rows, entriesSinceMs, unread } = found;
+  const reach = { entries_since: iso(entriesSinceMs), ended_since: iso(Date.now() - retentionMs) };
+  return { rows, source: { from: "redis", ...reach } as const, unread };
 }
 
-async function readStatement(accountId: string, month: string) {
+async function statementOf(
+  accountId: string,
+  month: string,
+): Promise<{ statement: Statement; source: Source }> {
   if (hasArchive())
     return withOwnArchive(async (query) => {
       await requireArchived(query, accountId);
       const found = await archivedStatements(query, [accountId], month);
       const statement = found.get(accountId) ?? emptyStatement(0);
-      return { statement, source: await archiveSource(query, accountId), unread: undefined };
+      return { statement, source: await archiveSource(query, accountId) };
     });
-  const found = await withRedis(async (nodes) => {
-    await requireAccount(nodes, accountId);
-    return statementInRedis(nodes, accountId, month);
-  });
-  return { statement: found.statement, source: redisSource(found), unread: found.unread };
+  const { statement, sinceMs } = await withRedis((nodes) =>
+    readStatement(nodes, accountId, month, undefined, Number.POSITIVE_INFINITY),
+  );
+  return { statement, source: { from: "redis", entries_since: iso(sinceMs) } };
 }
 
 async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
   return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
 }
-
-const redisSource = ({ reach }: FromRedis<object>): Source => ({
-  from: "redis",
-  entries_since: iso(reach.entriesSinceMs),
-});
 
 /** @throws OperatorError for an account that the archive does not know */
 async function requireArchived(query: ArchiveQuery, accountId: string): Promise<void> {

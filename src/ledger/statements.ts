@@ -35,12 +35,13 @@ export async function accountStatements(
   accountIds: readonly string[],
   month: string,
   archive?: ArchivedStatements,
+  lookedAtMax = LOOKED_AT_MAX,
 ): Promise<AccountStatement[]> {
   if (archive) {
     const found = await fromArchive(nodes, accountIds, month, archive).catch(unlessAway);
     if (found) return found;
   }
-  const budget = { left: LOOKED_AT_MAX };
+  const budget = { left: lookedAtMax };
   const partitions = await partitionsOf(nodes);
   const statements: AccountStatement[] = [];
   for (const accountId of accountIds) {
@@ -111,16 +112,17 @@ interface FoundInRedis {
   sinceMs: number | undefined;
 }
 
-/** @throws OperatorError `invalid_month`, `not_found`; `unavailable` if that would read too much of Redis */
+/** @throws OperatorError `invalid_month`, `not_found`; `unavailable` if that would read more of Redis than `lookedAtMax` */
 export async function readStatement(
   nodes: RedisNodes,
   accountId: string,
   month: string,
   archive?: ArchivedStatements,
+  lookedAtMax?: number,
 ): Promise<AccountStatement> {
   requireMonth(month);
   await requireAccount(nodes, accountId);
-  const [statement] = await accountStatements(nodes, [accountId], month, archive);
+  const [statement] = await accountStatements(nodes, [accountId], month, archive, lookedAtMax);
   return statement!;
 }
 

@@ -1,94 +1,53 @@
 import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf, requestName } from "../records/names.ts";
-import { moneyOf } from "../records/packed-fields.ts";
+import { partitionNames, partitionOf, requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
-import { type PartitionReads, readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
-import { partitionsOf, placeOfAccount } from "../redis/store-facts.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
-import { createStatement, type Statement } from "./statement-sums.ts";
-import {
-  createUsageTotals,
-  dayStartMs,
-  monthBounds,
-  runSeconds,
-  type UsageRow,
-  type UsageSelection,
-} from "./usage.ts";
+import { createUsageTotals, dayStartMs, runSeconds, type UsageRow, type UsageSelection } from "./usage.ts";
 
 const REQUESTS_PAGE = 500;
 
-interface Reach {
+interface UsageInRedis {
+  rows: UsageRow[];
+  /** From when on all ledger entries are counted, Unix ms; undefined: none has left. */
   entriesSinceMs: number | undefined;
+  unread: Unread | undefined;
 }
 
-export type FromRedis<T> = T & { reach: Reach; unread: Unread | undefined };
-
-/** Usage from ledger entries in Redis, and tasks until they are collected (`tasks.retention`). @throws OperatorError */
-export async function usageInRedis(
-  nodes: RedisNodes,
-  selection: UsageSelection,
-): Promise<FromRedis<{ rows: UsageRow[] }>> {
+/**
+ * Counts the ledger entries itself, however old, and tasks until they are collected (`tasks.retention`): independent of the roll-up.
+ * @throws OperatorError
+ */
+export async function usageInRedis(nodes: RedisNodes, selection: UsageSelection): Promise<UsageInRedis> {
+  const { accountId, from } = selection;
   const reads = readsOfMost(nodes);
   const totals = createUsageTotals(selection);
-  const { reach, entriesOf } = followReach(nodes, reads);
-  const { accountId, from } = selection;
-  for await (const entry of entriesOf(accountId, from === undefined ? 0 : dayStartMs(from))) {
-    const kind = kindOf(entry);
-    if (kind === "charge") totals.add(entry, { requests: 1, credits: -entry.amount });
-    if (kind === "refund") totals.add(entry, { refunds: entry.amount });
-  }
+  // Some earlier entries, too: ids never step back, the clock may.
+  const entries = { accountId, sinceMs: from === undefined ? 0 : dayStartMs(from) };
+  for await (const page of exportLedger(nodes, new Map(), entries, reads))
+    for (const entry of page.entries) {
+      const kind = kindOf(entry);
+      if (kind === "charge") totals.add(entry, { requests: 1, credits: -entry.amount });
+      if (kind === "refund") totals.add(entry, { refunds: entry.amount });
+    }
+  let entriesSinceMs: number | undefined;
   const partitions = await partitionsOf(nodes);
   for (let partition = 0; partition < partitions; partition++) {
     if (accountId !== undefined && partition !== partitionOf(accountId, partitions)) continue;
+    const startMs = await reads.at(partition, (redis) => beginningOf(redis, partition));
+    if (startMs !== undefined) entriesSinceMs = Math.max(entriesSinceMs ?? 0, startMs);
     for await (const ended of reads.pages(partition, (redis) => endedTasks(redis, partition)))
       for (const { status, seconds, ...place } of ended) totals.add(place, { [status]: 1, seconds });
   }
-  return { rows: totals.rows(), reach: reach(), unread: reads.unread() };
+  return { rows: totals.rows(), entriesSinceMs, unread: reads.unread() };
 }
 
-/** If entries of the month have left Redis, the opening is the balance after them. */
-export async function statementInRedis(
-  nodes: RedisNodes,
-  accountId: string,
-  month: string,
-): Promise<FromRedis<{ statement: Statement }>> {
-  const reads = readsOfMost(nodes);
-  const { first, next } = monthBounds(month);
-  const [firstMs, nextMs] = [dayStartMs(first), dayStartMs(next)];
-  const { reach, entriesOf } = followReach(nodes, reads);
-  const statement = createStatement({ fromMs: firstMs, toMs: nextMs });
-  let balance: number | undefined;
-  for await (const entry of entriesOf(accountId, firstMs)) {
-    balance = entry.balanceAfter;
-    statement.add(entry);
-  }
-  balance ??= await storedBalance(nodes, reads, accountId);
-  return { statement: statement.end(balance), reach: reach(), unread: reads.unread() };
-}
-
-/** Notes whether an account's first entry names an earlier one. */
-function followReach(nodes: RedisNodes, reads: PartitionReads) {
-  let sinceMs: number | undefined;
-  return {
-    reach: (): Reach => ({ entriesSinceMs: sinceMs }),
-    /** Some earlier entries, too: ids never step back, the clock may. */
-    async *entriesOf(accountId: string | undefined, fromMs: number) {
-      const selection = { accountId, sinceMs: fromMs };
-      for await (const page of exportLedger(nodes, new Map(), selection, reads)) yield* page.entries;
-      const partitions = await partitionsOf(nodes);
-      for (let partition = 0; partition < partitions; partition++) {
-        if (accountId !== undefined && partition !== partitionOf(accountId, partitions)) continue;
-        const startMs = await reads.at(partition, (redis) => beginningOf(redis, partition));
-        if (startMs !== undefined) sinceMs = Math.max(sinceMs ?? 0, startMs);
-      }
-    },
-  };
-}
-
+/** When a ledger's first entry was made, if earlier ones have left. */
 async function beginningOf(redis: Redis, partition: number): Promise<number | undefined> {
   const { ledger } = partitionNames(partition);
   if ((await redis.exists(ledger)) === 0) return undefined;
@@ -98,12 +57,6 @@ async function beginningOf(redis: Redis, partition: number): Promise<number | un
   const [first] = await redis.xrange(ledger, "-", "+", "COUNT", 1);
   const id = first?.[0] ?? String(field("last-generated-id"));
   return Number(id.split("-")[0]) + (first ? 0 : 1);
-}
-
-async function storedBalance(nodes: RedisNodes, reads: PartitionReads, accountId: string): Promise<number> {
-  const { partition } = await placeOfAccount(nodes, accountId);
-  const { account } = accountNames(partition, accountId);
-  return Number(moneyOf(await reads.at(partition, (redis) => redis.hget(account, "money"))).balance ?? 0);
 }
 
 interface EndedTask {
