@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import { rollUp } from "../src/ledger/rolling-up.ts";
+import { rollUp } from "../src/jobs/rollup-work.ts";
 import { META } from "../src/records/names.ts";
 import { scriptsOf } from "../src/redis/script-runner.ts";
 import { startRedis } from "../src/sandbox/redis.ts";

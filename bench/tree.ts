@@ -4,7 +4,7 @@ import { pathToFileURL } from "node:url";
 import type { Redis } from "ioredis";
 import type { Tiers } from "../src/domain/limits.ts";
 import type { createSettlements } from "../src/durability/deferred-settlements.ts";
-import type { rollUp } from "../src/ledger/rolling-up.ts";
+import type { rollUp } from "../src/jobs/rollup-work.ts";
 import type { IssuedKey, issueKey, KeyOptions } from "../src/operations/keys/issue-key.ts";
 import { cliActor } from "../src/records/actor.ts";
 import type { keyRef, partitionOf } from "../src/records/names.ts";

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { partitionNames, partitionOf, usageName } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";

@@ -8,7 +8,7 @@ import { createCopier } from "../../src/archive/copier.ts";
 import { identifyOrClaim } from "../../src/archive/identity.ts";
 import { migrate } from "../../src/archive/migrations.ts";
 import { createTables } from "../../src/archive/tables.ts";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";

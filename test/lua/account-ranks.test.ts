@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { type AccountQuery, listAccounts } from "../../src/operations/accounts/account-lists.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { adjustCredits } from "../../src/operations/credits/adjustments.ts";

@@ -1,7 +1,7 @@
 import { rm } from "node:fs/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { createSurveys } from "../../src/operations/store/survey.ts";

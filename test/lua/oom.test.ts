@@ -2,7 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { createToken, findToken, revokeToken } from "../../src/operations/access/tokens.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";

@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumOfMoney } from "../../src/domain/money.ts";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
 import { META, soldName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { rollUp } from "../../src/ledger/rolling-up.ts";
+import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";

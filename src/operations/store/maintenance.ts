@@ -3,9 +3,14 @@ import type { Actor } from "../../records/actor.ts";
 import { MAINTENANCE } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { MaintenanceFields } from "../../records/records.ts";
+import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
+import { repeated } from "../../redis/repeated-work.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { maintenance } from "../../scripts/gateways.ts";
+import type { Logger } from "../../telemetry/log.ts";
+
+const LOOK_EVERY_MS = 1000;
 
 export const RETRY_AFTER_DEFAULT = 60;
 export const RETRY_AFTER_MAX = 86_400;
@@ -51,4 +56,22 @@ export async function setMaintenance(
     : { on: null, retry_after: null, message: null, since: null };
   await scriptsOf(redis).run(maintenance, { fields, actor });
   return readMaintenance(nodes);
+}
+
+/** Reads once a second, so that a request costs nothing. While the store is away it is as it was. */
+export function createMaintenanceWatch({ connection, log }: { connection: Connection; log: Logger }) {
+  const state: { current: Maintenance | undefined } = { current: undefined };
+
+  async function look(): Promise<void> {
+    const before = state.current;
+    const record = await connection.ofName(MAINTENANCE).command((redis) => redis.hgetall(MAINTENANCE));
+    const current = maintenanceOf(record);
+    state.current = current;
+    if (current && !before) log.warn({ ...current }, "maintenance: generations and uploads are refused");
+    if (!current && before) log.warn("maintenance is over");
+  }
+
+  const failed = (error: unknown): void => log.debug({ err: error }, "maintenance was not read");
+  const { start, stop } = repeated(look, { pauseMs: () => LOOK_EVERY_MS, failed });
+  return { state, start: () => start(), stop };
 }
