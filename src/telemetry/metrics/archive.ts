@@ -5,14 +5,13 @@ export const ARCHIVED_KINDS = ["entry", "request", "account", "key", "audit"] as
 /** Copying to the archive. Each partition is copied by one gateway, which alone shows figures of it. */
 export function archiveMetrics({ counter, gauge }: MetricFactory) {
   const aggregator = "max";
-  const archiveRows = counter(
-    "tollgate_archive_rows_total",
-    "Rows that this gateway has written to the archive, by kind.",
-    ["kind"],
-  );
-  for (const kind of ARCHIVED_KINDS) archiveRows.inc({ kind }, 0);
   return {
-    archiveRows,
+    archiveRows: counter(
+      "tollgate_archive_rows_total",
+      "Rows that this gateway has written to the archive, by kind.",
+      ["kind"],
+      ARCHIVED_KINDS,
+    ),
     archiveLag: gauge(
       "tollgate_archive_lag_seconds",
       "Age of the oldest ledger entry that the archive has not got, in the partitions that this gateway copies; 0 if there is none. While " +

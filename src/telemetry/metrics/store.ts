@@ -20,15 +20,25 @@ export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "for
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
-  const storeFailures = counter(
-    "tollgate_store_failures_total",
-    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is moving to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
-    ["reason"],
-  );
-  for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
   return {
-    storeFailures,
-    ...confirmationMetrics(counter),
+    storeFailures: counter(
+      "tollgate_store_failures_total",
+      "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is moving to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
+      ["reason"],
+      STORE_FAILURES,
+    ),
+    confirmations: counter(
+      "tollgate_store_confirmations_total",
+      "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
+      ["kept_in"],
+      KEPT_IN,
+    ),
+    replayedCharges: counter(
+      "tollgate_store_replayed_charges_total",
+      "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
+      ["outcome"],
+      REPLAY_OUTCOMES,
+    ),
     storeSeconds: histogram(
       "tollgate_store_call_duration_seconds",
       "Duration of script calls to the store, by script.",
@@ -73,22 +83,6 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       "Waiting settlements that belong to another store than the one in use.",
     ),
   };
-}
-
-function confirmationMetrics(counter: MetricFactory["counter"]) {
-  const confirmations = counter(
-    "tollgate_store_confirmations_total",
-    "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
-    ["kept_in"],
-  );
-  for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
-  const replayedCharges = counter(
-    "tollgate_store_replayed_charges_total",
-    "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
-    ["outcome"],
-  );
-  for (const outcome of REPLAY_OUTCOMES) replayedCharges.inc({ outcome }, 0);
-  return { confirmations, replayedCharges };
 }
 
 /** Of each primary; but for the ids only with Sentinel and Redis Cluster. */
