@@ -95,7 +95,7 @@ local admitted_at = tonumber(recorded_at or admission)
 if outcome ~= "uncollected" then
   local more = is_unmetered and { "reason", "unmetered" } or nil
   -- Once the record is gone, a refund takes the month of the charge, less an hour, for that of the admission (`admittedMs` in
-  -- src/scripts/refund.ts). The few charges of which that is wrong say when it was. Most are of one day with it.
+  -- src/scripts/credit-changes.ts). The few charges of which that is wrong say when it was. Most are of one day with it.
   local hour_ago = now - 3600000
   local is_other_day = admitted_at and math.floor(admitted_at / DAY_MS) ~= math.floor(hour_ago / DAY_MS)
   if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then

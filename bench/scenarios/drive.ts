@@ -1,8 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Tiers } from "../../src/domain/limits.ts";
 import type { KeyRef } from "../../src/records/names.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import type { NewTask } from "../../src/scripts/bind.ts";
+import type { Generation, NewTask } from "../../src/scripts/holds.ts";
 import type { Holds } from "../../src/settlement/holds.ts";
 import { GENERATION } from "../requests.ts";
 import { inBothSpellings } from "../tree.ts";

@@ -1,5 +1,5 @@
 import type { KeyRef } from "../../src/records/names.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { emptyStore } from "../keys.ts";
 import { partitions } from "../recorder.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";

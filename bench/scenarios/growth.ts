@@ -1,6 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { KeyRef } from "../../src/records/names.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { cpuUs } from "../cpu.ts";
 import { emptyStore, GENEROUS, issueKeys } from "../keys.ts";
 import { makeKeys } from "../mass-keys.ts";

@@ -7,7 +7,7 @@ import { oneNode } from "../../src/redis/nodes.ts";
 import { many } from "../../src/redis/pipelines.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { queueDelivery } from "../../src/scripts/queue-delivery.ts";
+import { queueDelivery } from "../../src/scripts/webhooks.ts";
 import { webhookRules } from "../../src/webhooks/operator-rules.ts";
 import { cpuUs, processTree } from "../cpu.ts";
 import { watchCore } from "../foreign.ts";

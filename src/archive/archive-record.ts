@@ -15,9 +15,8 @@ import { readsOfMost } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { archived } from "../scripts/archived.ts";
-import { note } from "../scripts/note.ts";
-import { turn } from "../scripts/turn.ts";
+import { archived, note } from "../scripts/archive.ts";
+import { turn } from "../scripts/gateways.ts";
 import type { ArchivedState, ArchivePage, ArchivePosition } from "./archive-pages.ts";
 import { type NamedPages, noteAllChanged } from "./changed-records.ts";
 

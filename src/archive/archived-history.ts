@@ -4,7 +4,7 @@ import type { ArchivedRequests } from "../operations/tasks/task-lists.ts";
 import type { TaskView } from "../operations/tasks/task-view.ts";
 import { badCursor } from "../records/cursors.ts";
 import type { LedgerEntry } from "../records/ledger-entries.ts";
-import type { HistoryFilter } from "../scripts/history.ts";
+import type { HistoryFilter } from "../scripts/ledger.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 

@@ -4,7 +4,7 @@ import type { AccountFields, KeyFields, RequestRecord } from "../records/records
 import { requestOf } from "../records/requests.ts";
 import { many, membersOf, pages } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
-import { note } from "../scripts/note.ts";
+import { note } from "../scripts/archive.ts";
 import { ENDPOINTS_SETTING, endpointsToArchive } from "./archived-endpoints.ts";
 
 /** An account or key; a lost one has no fields. `changes`: number of changes noted before the read. */

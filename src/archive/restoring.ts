@@ -26,7 +26,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { LAYOUT, RESTORING, requireNoEviction } from "../redis/store-facts.ts";
-import { gatherAll } from "../scripts/gather.ts";
+import { gatherAll } from "../scripts/keys.ts";
 
 interface RestoredAccount {
   partition: number;

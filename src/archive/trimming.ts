@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { type ArchivedEntry, type TrimmedSlice, trim } from "../scripts/ledger.ts";
 import type { Run } from "../scripts/script-definition.ts";
-import { type ArchivedEntry, type TrimmedSlice, trim } from "../scripts/trim.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { ArchivedState } from "./archive-pages.ts";

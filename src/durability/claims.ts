@@ -2,10 +2,9 @@ import type { Redis } from "ioredis";
 import { claimName, claimText, readClaim } from "../records/names.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
-import { type BindCall, type Binding, bindClaimed } from "../scripts/bind.ts";
-import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
-import { dispute } from "../scripts/dispute.ts";
+import { type BindCall, type Binding, bindClaimed } from "../scripts/holds.ts";
 import type { Run } from "../scripts/script-definition.ts";
+import { type CollectCall, type Collected, collect, dispute } from "../scripts/tasks.ts";
 
 /** The connection's, the outbox's past the breakers, or an operator's. */
 export interface TaskStore {

@@ -1,6 +1,5 @@
 import type { Connection } from "../redis/connection.ts";
-import type { Binding } from "../scripts/bind.ts";
-import type { Voided } from "../scripts/void.ts";
+import type { Binding, Voided } from "../scripts/holds.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Charge } from "./outbox/pending-settlement.ts";

@@ -1,6 +1,6 @@
 import { claimName } from "../records/names.ts";
-import { type BindCall, type Binding, bind } from "../scripts/bind.ts";
-import { type CollectCall, type Collected, collect } from "../scripts/collect.ts";
+import { type BindCall, type Binding, bind } from "../scripts/holds.ts";
+import { type CollectCall, type Collected, collect } from "../scripts/tasks.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
 
 export function createTaskIds(store: TaskStore) {

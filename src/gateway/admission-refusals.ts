@@ -1,6 +1,6 @@
 import { retrySeconds } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
-import type { Admission } from "../scripts/admit.ts";
+import type { Admission } from "../scripts/holds.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
 import { rateLimited, recordAffordable, rememberGoodKey } from "./key-memory.ts";

@@ -4,8 +4,8 @@ import { type Refusal, refuse } from "../domain/errors.ts";
 import type { LimitState } from "../domain/limits.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { AccountStatus } from "../records/records.ts";
-import type { Generation, LimitOwner } from "../scripts/admit.ts";
-import type { KeyState } from "../scripts/include/limits.ts";
+import type { Generation, LimitOwner } from "../scripts/holds.ts";
+import type { KeyState } from "../scripts/limits.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import type { KnownRestrictions } from "./key-restrictions.ts";
 

@@ -1,6 +1,6 @@
 import { SURVEY_LIFETIME_MS, type Survey, type Surveys } from "../operations/store/survey.ts";
 import { repeated } from "../redis/repeated-work.ts";
-import { AGES, OPEN_STATES } from "../scripts/survey.ts";
+import { AGES, OPEN_STATES } from "../scripts/surveys.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { showLedger } from "./regular-check.ts";

@@ -1,9 +1,9 @@
 import { setTimeout } from "node:timers/promises";
 import { accountNames, keyNames, requestName } from "../records/names.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import type { LedgerPart } from "../scripts/entries.ts";
-import { holding } from "../scripts/holding.ts";
+import type { LedgerPart } from "../scripts/ledger.ts";
 import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../scripts/snapshot.ts";
+import { holding } from "../scripts/surveys.ts";
 import { createCharges, partsOf } from "./charges.ts";
 import { type AccountFold, emptyAccount, type Invariant, isCharged, resumeAt } from "./fold.ts";
 import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";

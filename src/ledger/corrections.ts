@@ -17,7 +17,7 @@ import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { correct } from "../scripts/correct.ts";
+import { correct } from "../scripts/credit-changes.ts";
 
 /** A reference of each charge follows from that of the call. */
 const REFERENCE_CHARS_MAX = 150;

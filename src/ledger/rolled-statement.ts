@@ -13,7 +13,7 @@ import { moneyOf } from "../records/packed-fields.ts";
 import { many, pages } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { type History, history } from "../scripts/history.ts";
+import { type History, history } from "../scripts/ledger.ts";
 import { monthsOf } from "./account-usage.ts";
 import { type CreditColumn, createStatement, type Statement } from "./statement-sums.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";

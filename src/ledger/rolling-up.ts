@@ -1,5 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
-import { type RolledUp, rollup } from "../scripts/rollup.ts";
+import { type RolledUp, rollup } from "../scripts/ledger.ts";
 import type { Run } from "../scripts/script-definition.ts";
 
 const PAUSE_MS = 2;

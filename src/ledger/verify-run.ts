@@ -7,7 +7,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/entries.ts";
+import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/ledger.ts";
 import { addEntry, compareRecord, type Findings, type LedgerFold, type Report, resumeAt } from "./fold.ts";
 
 export interface Verification extends Findings {

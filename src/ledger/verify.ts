@@ -6,7 +6,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { listPages } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import type { LedgerPart } from "../scripts/entries.ts";
+import type { LedgerPart } from "../scripts/ledger.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";
 import { partsOf } from "./charges.ts";
 import { emptyFold, type LedgerFold, type Report, reportInto } from "./fold.ts";

@@ -2,7 +2,7 @@ import { hash, randomUUID } from "node:crypto";
 import type { Redis } from "ioredis";
 import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
-import { probe } from "../scripts/probe.ts";
+import { probe } from "../scripts/gateways.ts";
 import type { Run } from "../scripts/script-definition.ts";
 import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
+import { turn } from "../scripts/gateways.ts";
 import type { Run } from "../scripts/script-definition.ts";
-import { turn } from "../scripts/turn.ts";
 
 const TICK_MS = 1000;
 /** By how much a delay may end early. */

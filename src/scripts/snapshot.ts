@@ -3,7 +3,7 @@ import { recordOf, type StreamEntry } from "../records/ledger-entries.ts";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
 import { accountOf, unpacked } from "../records/packed-fields.ts";
 import type { AccountRecord, RequestRecord, UnpackedKey } from "../records/records.ts";
-import { ENTRIES_AT_ONCE, type LedgerPart, ledgerPart } from "./entries.ts";
+import { ENTRIES_AT_ONCE, type LedgerPart, ledgerPart } from "./ledger.ts";
 import type { Script } from "./script-definition.ts";
 
 /** Keys, stamps of their windows and open requests in a slice: about a millisecond of Redis. */

@@ -5,9 +5,9 @@ import { claimName, idempotencyName, keyRef, readClaim, requestName } from "../r
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
-import type { Generation } from "../scripts/admit.ts";
-import { nextPollMs } from "../scripts/bind.ts";
-import { reclaim } from "../scripts/reclaim.ts";
+import type { Generation } from "../scripts/holds.ts";
+import { nextPollMs } from "../scripts/holds.ts";
+import { reclaim } from "../scripts/tasks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { CallbackResult } from "../telemetry/metrics/webhooks.ts";
 import type { Metrics } from "../telemetry/metrics.ts";

@@ -6,10 +6,16 @@ import { createTaskIds } from "../durability/task-ids.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
-import { type Admission, admit, type Generation } from "../scripts/admit.ts";
-import type { BindCall, Binding, NewTask } from "../scripts/bind.ts";
-import { type Unclear, type UnknownOutcome, unclear } from "../scripts/unclear.ts";
-import { voidHold } from "../scripts/void.ts";
+import type { BindCall, Binding, NewTask } from "../scripts/holds.ts";
+import {
+  type Admission,
+  admit,
+  type Generation,
+  type Unclear,
+  type UnknownOutcome,
+  unclear,
+  voidHold,
+} from "../scripts/holds.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 
 /**

@@ -3,10 +3,9 @@ import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/tas
 import { createTaskIds } from "../durability/task-ids.ts";
 import { indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
-import { type CreditAccount, credits } from "../scripts/credits.ts";
-import type { KeyState } from "../scripts/include/limits.ts";
-import { type Inspection, inspect } from "../scripts/inspect.ts";
-import { type ObservedTask, observe } from "../scripts/observe.ts";
+import { type CreditAccount, credits } from "../scripts/accounts.ts";
+import type { KeyState } from "../scripts/limits.ts";
+import { type Inspection, inspect, type ObservedTask, observe } from "../scripts/tasks.ts";
 
 /** Look-ups share one place in the fair queue: the key that makes them is not known yet. */
 const LOOKUPS = "look-ups";

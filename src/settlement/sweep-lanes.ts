@@ -1,5 +1,5 @@
 import { jittered } from "../redis/repeated-work.ts";
-import type { OpenRequest } from "../scripts/lease.ts";
+import type { OpenRequest } from "../scripts/tasks.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import { SWEEP_POLLS_MAX } from "../upstream/upstream.ts";
 import { isAnswered } from "./task-verdict.ts";

@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import type { Tiers } from "../domain/limits.ts";
 import { atTick, jittered } from "../redis/repeated-work.ts";
-import { nextPollMs } from "../scripts/bind.ts";
-import type { OpenRequest } from "../scripts/lease.ts";
+import { nextPollMs } from "../scripts/holds.ts";
+import type { OpenRequest } from "../scripts/tasks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";

@@ -5,8 +5,8 @@ import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../rec
 import { requestOf } from "../records/requests.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
-import { type Leased, lease, type OpenRequest } from "../scripts/lease.ts";
-import { type Voided, voidHold } from "../scripts/void.ts";
+import { type Voided, voidHold } from "../scripts/holds.ts";
+import { type Leased, lease, type OpenRequest } from "../scripts/tasks.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;
 

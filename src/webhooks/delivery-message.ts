@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { Webhook } from "standardwebhooks";
 import type { StoredEvent } from "../records/deliveries.ts";
-import type { LeasedDelivery } from "../scripts/lease-deliveries.ts";
+import type { LeasedDelivery } from "../scripts/webhooks.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
 import type { Message } from "./sender.ts";
 

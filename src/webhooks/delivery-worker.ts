@@ -2,9 +2,13 @@ import { webhookNames } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
 import { repeated } from "../redis/repeated-work.ts";
-import { cleanDeliveries } from "../scripts/clean-deliveries.ts";
-import { type Lane, type LeasedDelivery, leaseDeliveries } from "../scripts/lease-deliveries.ts";
-import { settleDelivery } from "../scripts/settle-delivery.ts";
+import {
+  cleanDeliveries,
+  type Lane,
+  type LeasedDelivery,
+  leaseDeliveries,
+  settleDelivery,
+} from "../scripts/webhooks.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createMessages } from "./delivery-message.ts";

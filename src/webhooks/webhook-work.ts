@@ -5,7 +5,7 @@ import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
-import { expiring } from "../scripts/expiring.ts";
+import { expiring } from "../scripts/keys.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { createDeliveryWorker, type DeliverySettings } from "./delivery-worker.ts";

@@ -12,7 +12,7 @@ import {
   requestName,
 } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { collect } from "../../src/scripts/collect.ts";
+import { collect } from "../../src/scripts/tasks.ts";
 import { addMoney } from "../support/account-money.ts";
 import { times } from "../support/store.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";

@@ -4,6 +4,7 @@ import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
 import { trimLedger } from "../../src/archive/trimming.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { readStatement } from "../../src/ledger/statements.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
 import { createToken } from "../../src/operations/access/tokens.ts";
@@ -22,7 +23,7 @@ import type { Actor } from "../../src/records/actor.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { collect } from "../../src/scripts/collect.ts";
+import { collect } from "../../src/scripts/tasks.ts";
 import { taskOf } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import { changeRequest } from "../support/stored-requests.ts";
@@ -61,7 +62,8 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   );
   await reverseGrant(stage.nodes, "acme", { of: "trial", reference: "r-2", reason: "unused" }, ANN);
   const label = { label: "Acme", metadata: { plan: "gold" }, status: "suspended" } as const;
-  await patchAccount(stage.nodes, "acme", { ...label, limits: { daily_limit: 9 } }, ANN);
+  const terms = { limits: { daily_limit: 9 }, priceMultiplier: 0.8 };
+  await patchAccount(stage.nodes, "acme", { ...label, ...terms }, ANN);
   const copier = await stage.copier();
   await copier.copy();
   expect(await stage.archived()).toEqual(await stage.entries());
@@ -115,7 +117,13 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
       tasks: { maxAgeMs: 1e9, retentionMs: 1e9 },
     });
     expect(await readAccount(nodes, "acme")).toEqual(await readAccount(stage.nodes, "acme"));
-    expect(await readAccountObject(nodes, "acme")).toEqual(await readAccountObject(stage.nodes, "acme"));
+    const restored = await readAccountObject(nodes, "acme");
+    expect(restored).toEqual(await readAccountObject(stage.nodes, "acme"));
+    expect(restored).toMatchObject({ priceMultiplier: "0.8" });
+    const month = new Date().toISOString().slice(0, 7);
+    expect(await readStatement(nodes, "acme", month)).toEqual(
+      await readStatement(stage.nodes, "acme", month),
+    );
     expect(await readKey(nodes, key.keyId, "acme")).toEqual(await readKey(stage.nodes, key.keyId, "acme"));
     const { references, refunds, reversed } = accountNames(partitionOf("acme", PARTITIONS), "acme");
     for (const name of [references, refunds, reversed])

@@ -5,8 +5,8 @@ import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { keyNames, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { account } from "../../src/scripts/account.ts";
-import { change } from "../../src/scripts/change.ts";
+import { account } from "../../src/scripts/accounts.ts";
+import { change } from "../../src/scripts/keys.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
 // What a damaged record may hold, and PostgreSQL takes in no text, JSON or time.

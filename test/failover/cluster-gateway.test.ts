@@ -5,7 +5,7 @@ import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { createConnection } from "../../src/redis/connection.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
 import type { Primary } from "../../src/redis/primary.ts";
-import { inspect } from "../../src/scripts/inspect.ts";
+import { inspect } from "../../src/scripts/tasks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";

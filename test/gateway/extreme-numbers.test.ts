@@ -3,7 +3,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { recharge } from "../../src/scripts/recharge.ts";
+import { recharge } from "../../src/scripts/credit-changes.ts";
 import { partitionFor } from "../support/audit.ts";
 import { EXTREME_NUMBERS, NO_AMOUNT, NO_NUMBERS } from "../support/extreme-numbers.ts";
 import { expectStatus, type Reply } from "../support/gateway.ts";

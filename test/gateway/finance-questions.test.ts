@@ -97,7 +97,11 @@ async function givenMonth(): Promise<void> {
     amount_paid: "8.00",
     currency: "USD",
   });
-  await post("/accounts/cleo/grants", { credits: 40, kind: "trial", reference: "trial" });
+  for (const [account, credits] of [
+    ["acme", 10],
+    ["cleo", 40],
+  ] as const)
+    await post(`/accounts/${account}/grants`, { credits, kind: "trial", reference: "trial again" });
   for (const [account, credits] of [
     ["acme", 15],
     ["cleo", 25],

@@ -6,7 +6,7 @@ import { partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { refused } from "../../src/scripts/refused.ts";
+import { refused } from "../../src/scripts/surveys.ts";
 import { expectStatus, givenGateway, type Reply, until } from "../support/gateway.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";

@@ -14,7 +14,7 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { accountIn } from "../support/account-money.ts";
 import { send } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";

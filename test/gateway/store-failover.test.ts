@@ -24,7 +24,7 @@ import { createConnection, type OpenPrimary } from "../../src/redis/connection.t
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Primary } from "../../src/redis/primary.ts";
 import { everythingOn } from "../../src/redis/topology/primary-map.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { accountIn } from "../support/account-money.ts";

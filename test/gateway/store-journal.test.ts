@@ -8,7 +8,7 @@ import { META } from "../../src/records/names.ts";
 import { createConnection } from "../../src/redis/connection.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { readFacts } from "../../src/redis/store-facts.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
 import { openJournal } from "../../src/durability/outbox/journal.ts";
 import { requestName } from "../../src/records/names.ts";
 import * as connections from "../../src/redis/connection.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { copySources, type Patch } from "../fault/tree.ts";

@@ -6,7 +6,7 @@ import { accountNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { recharge } from "../../src/scripts/recharge.ts";
+import { recharge } from "../../src/scripts/credit-changes.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 import { accountIn } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";

@@ -1,7 +1,7 @@
 import { setImmediate as nextCheckPhase } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { keyRef } from "../../src/records/names.ts";
-import { inspect } from "../../src/scripts/inspect.ts";
+import { inspect } from "../../src/scripts/tasks.ts";
 import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { openConnection, TIERS } from "../support/store.ts";
 import {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { Connection } from "../../src/redis/connection.ts";
-import { leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
+import { leaseDeliveries } from "../../src/scripts/webhooks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createDeliveryWorker } from "../../src/webhooks/delivery-worker.ts";

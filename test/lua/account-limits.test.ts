@@ -3,8 +3,8 @@ import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Limits } from "../../src/domain/limits.ts";
 import { accountNames, type KeyRef, keyNames } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { gather } from "../../src/scripts/gather.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
+import { gather } from "../../src/scripts/keys.ts";
 import { changeAccount } from "../support/account-money.ts";
 import {
   createStage,

@@ -2,8 +2,7 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { accountOf, moneyText } from "../../src/records/packed-fields.ts";
 import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { account } from "../../src/scripts/account.ts";
-import { suspend } from "../../src/scripts/suspend.ts";
+import { account, suspend } from "../../src/scripts/accounts.ts";
 import { createStage, openConnection, type TestConnection } from "../support/store.ts";
 import { EXTRA_MUTANTS, inShare, plant } from "./mutants.ts";
 

@@ -3,8 +3,8 @@ import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../src/records/names.ts";
 import { itemOf } from "../../src/redis/script-runner.ts";
-import { issue } from "../../src/scripts/issue.ts";
-import { probe } from "../../src/scripts/probe.ts";
+import { probe } from "../../src/scripts/gateways.ts";
+import { issue } from "../../src/scripts/keys.ts";
 import {
   createStage,
   NOON_MS,

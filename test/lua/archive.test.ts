@@ -9,12 +9,11 @@ import {
   requestName,
 } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { type ArchivedCall, archived } from "../../src/scripts/archived.ts";
-import { change } from "../../src/scripts/change.ts";
-import { collect } from "../../src/scripts/collect.ts";
-import { issue } from "../../src/scripts/issue.ts";
+import { type ArchivedCall, archived } from "../../src/scripts/archive.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
+import { change, issue } from "../../src/scripts/keys.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
+import { collect } from "../../src/scripts/tasks.ts";
 import { createClient } from "../support/client.ts";
 import {
   createStage,

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { idempotencyName, type KeyRef, requestName, taskName } from "../../src/records/names.ts";
-import { admit } from "../../src/scripts/admit.ts";
+import { admit } from "../../src/scripts/holds.ts";
 import {
   createStage,
   openConnection,

@@ -12,8 +12,7 @@ import { claimName, claimText, digestOf, keyRef, taskName } from "../../src/reco
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import type { BindCall } from "../../src/scripts/bind.ts";
+import type { BindCall, Generation } from "../../src/scripts/holds.ts";
 import type { Reply, Run } from "../../src/scripts/script-definition.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createClient } from "../support/client.ts";

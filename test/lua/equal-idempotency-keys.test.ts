@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { idempotencyName } from "../../src/records/names.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { accountIn } from "../support/account-money.ts";
 import {
   createStage,

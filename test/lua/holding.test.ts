@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { keyNames, partitionNames } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
-import { holding } from "../../src/scripts/holding.ts";
+import { holding } from "../../src/scripts/surveys.ts";
 import { createStage, openConnection, type TestConnection } from "../support/store.ts";
 import { HOLDING_MUTANTS, plant } from "./mutants.ts";
 

@@ -10,7 +10,7 @@ import { accountNames, keyNames, keyRef, requestName } from "../../src/records/n
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { history } from "../../src/scripts/history.ts";
+import { history } from "../../src/scripts/ledger.ts";
 import { ELEMENTS_AT_ONCE } from "../../src/scripts/snapshot.ts";
 import { accountIn } from "../support/account-money.ts";
 import { givenLargeAccount } from "../support/large-account.ts";

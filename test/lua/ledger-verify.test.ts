@@ -16,8 +16,8 @@ import {
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { ENTRIES_AT_ONCE } from "../../src/scripts/entries.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
+import { ENTRIES_AT_ONCE } from "../../src/scripts/ledger.ts";
 import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
 import {
   createStage,

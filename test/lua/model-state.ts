@@ -1,6 +1,6 @@
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import { monthOf } from "../../src/domain/moments.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 
 export const WINDOW_MS = 60_000;

@@ -20,9 +20,8 @@ import {
 } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { adjust as adjustScript } from "../../src/scripts/adjust.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { refund } from "../../src/scripts/refund.ts";
+import { adjust as adjustScript, refund } from "../../src/scripts/credit-changes.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { changeMoney } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";
 import {

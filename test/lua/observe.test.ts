@@ -3,7 +3,7 @@ import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
 import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import {
   createStage,
   MAX_AGE_MS,

@@ -3,7 +3,7 @@ import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-
 import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, type Stage, taskOf, times } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";

@@ -25,8 +25,7 @@ import {
 } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { change } from "../../src/scripts/change.ts";
-import { revoke } from "../../src/scripts/revoke.ts";
+import { change, revoke } from "../../src/scripts/keys.ts";
 import { createClient } from "../support/client.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";

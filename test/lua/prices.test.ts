@@ -6,7 +6,7 @@ import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-en
 import { type KeyRef, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
-import type { Admission, Generation } from "../../src/scripts/admit.ts";
+import type { Admission, Generation } from "../../src/scripts/holds.ts";
 import { changeAccount, changeMoney } from "../support/account-money.ts";
 import {
   createStage,

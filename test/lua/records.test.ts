@@ -14,7 +14,7 @@ import {
   TOKEN_FIELDS,
   TRIMMED_FIELDS,
 } from "../../src/records/records.ts";
-import { fixedText } from "../../src/scripts/bind.ts";
+import { fixedText } from "../../src/scripts/holds.ts";
 import { LUA_FOLDER } from "./headers.ts";
 
 const DECLARED = Object.keys({

@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { KeyRef } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
-import { inspect as inspectScript } from "../../src/scripts/inspect.ts";
+import { inspect as inspectScript } from "../../src/scripts/tasks.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";

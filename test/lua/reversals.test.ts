@@ -15,7 +15,7 @@ import { detailsOf, type GrantKind, kindOf, type LedgerEntry } from "../../src/r
 import { accountNames, partitionOf } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { recharge } from "../../src/scripts/recharge.ts";
+import { recharge } from "../../src/scripts/credit-changes.ts";
 import { changeMoney } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";

@@ -10,7 +10,7 @@ import { accountNames, partitionNames, referencePlace } from "../../src/records/
 import { moneyOf } from "../../src/records/packed-fields.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
-import { rollup } from "../../src/scripts/rollup.ts";
+import { rollup } from "../../src/scripts/ledger.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { givenEntries, givenEntry, randomEntries } from "../support/statements.ts";

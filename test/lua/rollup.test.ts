@@ -9,7 +9,7 @@ import { pageTransactions } from "../../src/operations/credits/transactions.ts";
 import { META, partitionNames, requestName, totalsName, usageName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { type RollupCall, rollup } from "../../src/scripts/rollup.ts";
+import { type RollupCall, rollup } from "../../src/scripts/ledger.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { changeMoney } from "../support/account-money.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";

@@ -10,7 +10,7 @@ import { entryFields } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { createClient } from "../support/client.ts";
 import {
   createStage,

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { Limits } from "../../src/domain/limits.ts";
 import type { StreamEntry } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, partitionOfName, requestName } from "../../src/records/names.ts";
-import type { ChargeEntry } from "../../src/scripts/refund.ts";
+import type { ChargeEntry } from "../../src/scripts/credit-changes.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { setAccountLimits } from "../support/store.ts";

@@ -4,7 +4,7 @@ import { createSurvey } from "../../src/jobs/survey-work.ts";
 import { createSurveys, type Surveys } from "../../src/operations/store/survey.ts";
 import { dueFrom } from "../../src/records/due-times.ts";
 import { partitionNames, requestName } from "../../src/records/names.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import {

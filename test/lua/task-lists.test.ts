@@ -8,7 +8,7 @@ import { dueFrom } from "../../src/records/due-times.ts";
 import { accountNames, type KeyRef, requestName } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/requests.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, ENDPOINT, type Stage, type TestConnection, times } from "../support/store.ts";

@@ -13,8 +13,7 @@ import {
 import { tokenNames } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { revokeToken as revokeTokenScript } from "../../src/scripts/revoke-token.ts";
-import { token } from "../../src/scripts/token.ts";
+import { revokeToken as revokeTokenScript, token } from "../../src/scripts/tokens.ts";
 import { createClient } from "../support/client.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { inShare, type Mutant, plant, TOKEN_MUTANTS } from "./mutants.ts";

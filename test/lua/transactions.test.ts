@@ -206,7 +206,7 @@ test.each(inShare(HISTORY_MUTANTS))("the mistake is found: $what", async (mutant
     const found: unknown[] = [];
     for (const query of lists) found.push(await listed(query, from).catch(String));
     const { run } = scriptsOf(from.of(0));
-    const { history } = await import("../../src/scripts/history.ts");
+    const { history } = await import("../../src/scripts/ledger.ts");
     const of = { partition: 0, accountId: "acc", lookedAtMax: 5, answeredMax: 2, endpoint: "" };
     for (const at of [
       `(${START_MS + 20 * MINUTE_MS}-0`,

@@ -16,12 +16,10 @@ import {
 import { accountNames, type KeyRef, partitionNames } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
-import { adjust } from "../../src/scripts/adjust.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { refund } from "../../src/scripts/refund.ts";
-import { reverse } from "../../src/scripts/reverse.ts";
+import { adjust, refund, reverse } from "../../src/scripts/credit-changes.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
+import { type TrimCall, trim } from "../../src/scripts/ledger.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
-import { type TrimCall, trim } from "../../src/scripts/trim.ts";
 import { emptyStore } from "../support/own-store.ts";
 import { createStage, RETENTION_MS, type TestConnection } from "../support/store.ts";
 

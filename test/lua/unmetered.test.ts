@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Charge } from "../../src/durability/outbox/pending-settlement.ts";
 import { idempotencyName, type KeyRef, requestName } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createClient } from "../support/client.ts";
 import {

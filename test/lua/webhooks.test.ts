@@ -13,15 +13,18 @@ import {
   webhooksName,
 } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { cleanDeliveries } from "../../src/scripts/clean-deliveries.ts";
-import { expiring } from "../../src/scripts/expiring.ts";
-import { type LeasedDelivery, leaseDeliveries } from "../../src/scripts/lease-deliveries.ts";
-import { queueDelivery } from "../../src/scripts/queue-delivery.ts";
+import { suspend } from "../../src/scripts/accounts.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
+import { expiring } from "../../src/scripts/keys.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
-import { settleDelivery } from "../../src/scripts/settle-delivery.ts";
-import { suspend } from "../../src/scripts/suspend.ts";
-import { webhook } from "../../src/scripts/webhook.ts";
+import {
+  cleanDeliveries,
+  type LeasedDelivery,
+  leaseDeliveries,
+  queueDelivery,
+  settleDelivery,
+  webhook,
+} from "../../src/scripts/webhooks.ts";
 import { KEYS_AT_ONCE } from "../../src/webhooks/webhook-work.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { META, partitionNames } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
-import { rollup } from "../../src/scripts/rollup.ts";
+import { rollup } from "../../src/scripts/ledger.ts";
 import { createClient } from "../support/client.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { ENDPOINT } from "../support/store.ts";

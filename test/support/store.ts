@@ -11,20 +11,30 @@ import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/reco
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
 import type { Primary } from "../../src/redis/primary.ts";
 import { itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { account } from "../../src/scripts/account.ts";
-import { type AdjustCall, adjust } from "../../src/scripts/adjust.ts";
-import type { Generation } from "../../src/scripts/admit.ts";
-import { type BindCall, type Binding, bind, type NewTask } from "../../src/scripts/bind.ts";
-import { gatherAll } from "../../src/scripts/gather.ts";
-import { packTiers } from "../../src/scripts/include/limits.ts";
-import type { KnownTask } from "../../src/scripts/inspect.ts";
-import { issue } from "../../src/scripts/issue.ts";
-import { recharge } from "../../src/scripts/recharge.ts";
-import { type ReclaimCall, reclaim } from "../../src/scripts/reclaim.ts";
-import { type RefundCall, refund } from "../../src/scripts/refund.ts";
-import { type ReverseCall, reverse } from "../../src/scripts/reverse.ts";
+import { account } from "../../src/scripts/accounts.ts";
+import {
+  type AdjustCall,
+  adjust,
+  type RefundCall,
+  type ReverseCall,
+  recharge,
+  refund,
+  reverse,
+} from "../../src/scripts/credit-changes.ts";
+import type { Generation } from "../../src/scripts/holds.ts";
+import {
+  type BindCall,
+  type Binding,
+  bind,
+  type NewTask,
+  type VoidCall,
+  voidHold,
+} from "../../src/scripts/holds.ts";
+import { gatherAll, issue } from "../../src/scripts/keys.ts";
+import { packTiers } from "../../src/scripts/limits.ts";
 import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
-import { type VoidCall, voidHold } from "../../src/scripts/void.ts";
+import type { KnownTask } from "../../src/scripts/tasks.ts";
+import { type ReclaimCall, reclaim } from "../../src/scripts/tasks.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";

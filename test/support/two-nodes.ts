@@ -7,7 +7,7 @@ import { keyRef, META, partitionNames, partitionOf } from "../../src/records/nam
 import type { RedisNodes } from "../../src/redis/nodes.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
 import { isCluster, partitionsOf } from "../../src/redis/store-facts.ts";
-import { admit } from "../../src/scripts/admit.ts";
+import { admit } from "../../src/scripts/holds.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
 import { createClient } from "./client.ts";
 import { startClusterNode } from "./cluster-node.ts";

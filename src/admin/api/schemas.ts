@@ -11,7 +11,7 @@ export const Task = t.titled("Task", {
   request_id: t.requestId,
   account_id: t.accountId,
   key_id: t.nullable<string>(t.keyId),
-  key_label: t.optional(t.textOrNull("In lists.")),
+  key_label: t.optional(t.textOrNull(undefined, "backend")),
   endpoint: t.nullable<string>(t.endpoint),
   price: t.nullable<number>(t.credits),
   status: t.oneOf(
@@ -27,6 +27,7 @@ export const Task = t.titled("Task", {
 
 export const TaskDetail = t.titled("TaskDetail", {
   ...Task.properties,
+  account_label: t.textOrNull(undefined, "Acme Films"),
   video_url: t.textOrNull(
     "As the customer saw it last; null without one.",
     "https://cdn.example/task_5f0c.mp4",

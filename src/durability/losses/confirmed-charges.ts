@@ -1,7 +1,7 @@
 import { partitionNames, requestName } from "../../records/names.ts";
 import { requestOf } from "../../records/requests.ts";
 import { many } from "../../redis/pipelines.ts";
-import type { BindCall, Binding } from "../../scripts/bind.ts";
+import type { BindCall, Binding } from "../../scripts/holds.ts";
 import type { PrimaryView } from "./loss-report.ts";
 
 const KEPT_MS = 30_000;

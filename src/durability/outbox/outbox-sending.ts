@@ -1,7 +1,7 @@
 import { wouldFailAgain } from "../../redis/script-errors.ts";
-import type { Binding } from "../../scripts/bind.ts";
+import type { Binding } from "../../scripts/holds.ts";
+import { type Voided, voidHold } from "../../scripts/holds.ts";
 import type { Run } from "../../scripts/script-definition.ts";
-import { type Voided, voidHold } from "../../scripts/void.ts";
 import { ClaimError } from "../claims.ts";
 import type { OutboxParts } from "./outbox.ts";
 import { FLUSH_BATCH, type Queue } from "./outbox-queues.ts";

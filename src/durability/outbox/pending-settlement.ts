@@ -1,5 +1,4 @@
-import type { BindCall } from "../../scripts/bind.ts";
-import type { VoidCall } from "../../scripts/void.ts";
+import type { BindCall, VoidCall } from "../../scripts/holds.ts";
 
 /** A settlement whose outcome in the store may be unknown. It can be sent again: scripts are idempotent. */
 interface Waiting {

@@ -10,8 +10,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { revokeToken as revokeTokenScript } from "../../scripts/revoke-token.ts";
-import { token as tokenScript } from "../../scripts/token.ts";
+import { revokeToken as revokeTokenScript, token as tokenScript } from "../../scripts/tokens.ts";
 import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";
 
 /** Per family of tokens that operators made, and in total. TOKEN removes those that have ended. */

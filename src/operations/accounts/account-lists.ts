@@ -9,7 +9,7 @@ import { lowerCase } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
-import type { RankedPlace } from "../../scripts/ranked.ts";
+import type { RankedPlace } from "../../scripts/ledger.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type KeyRecord, readKeys } from "../keys/keys.ts";
 import {

@@ -6,7 +6,7 @@ import type { PartitionReads } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
-import { type RankedPlace, ranked } from "../../scripts/ranked.ts";
+import { type RankedPlace, ranked } from "../../scripts/ledger.ts";
 import { compareBytes, firstOverAll, type Listed } from "./sorted-lists.ts";
 
 // Accounts by balance and by spending. ROLLUP writes these lists about once a second.

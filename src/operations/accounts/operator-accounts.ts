@@ -9,9 +9,8 @@ import { type AccountRecord, type AccountStatus, statusOf } from "../../records/
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
-import { account } from "../../scripts/account.ts";
-import { gatherAll } from "../../scripts/gather.ts";
-import { suspend } from "../../scripts/suspend.ts";
+import { account, suspend } from "../../scripts/accounts.ts";
+import { gatherAll } from "../../scripts/keys.ts";
 import {
   requireAccountId,
   requireLabel,

@@ -6,7 +6,7 @@ import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { answersOf } from "../../redis/pipelines.ts";
 import { placeOfAccount } from "../../redis/store-facts.ts";
-import { refused } from "../../scripts/refused.ts";
+import { refused } from "../../scripts/surveys.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { compareBytes } from "./sorted-lists.ts";
 

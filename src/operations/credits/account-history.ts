@@ -6,7 +6,7 @@ import { accountNames, partitionNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { moneyOf } from "../../records/packed-fields.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { type HistoryFilter, history } from "../../scripts/history.ts";
+import { type HistoryFilter, history } from "../../scripts/ledger.ts";
 import { CLOCK_SLACK_MS } from "../newest-first.ts";
 
 const LOOKED_AT_MAX = 3000;

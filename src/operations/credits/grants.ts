@@ -13,7 +13,7 @@ import { accountClosed, OperatorError, tooLarge } from "../../records/operator-e
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { writablePlace } from "../../redis/store-facts.ts";
-import { recharge } from "../../scripts/recharge.ts";
+import { recharge } from "../../scripts/credit-changes.ts";
 import { requireAccountId, requireCredits } from "../access/operator-values.ts";
 import { unknownAccount } from "../accounts/accounts.ts";
 import { type Booked, book, type ReadArchived, requireReference } from "./references.ts";

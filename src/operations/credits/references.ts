@@ -7,7 +7,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
-import { history } from "../../scripts/history.ts";
+import { history } from "../../scripts/ledger.ts";
 
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
 /** One line without spaces at its ends. */

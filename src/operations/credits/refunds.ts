@@ -15,7 +15,7 @@ import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
-import { type ChargeEntry, type Refunded, refund } from "../../scripts/refund.ts";
+import { type ChargeEntry, type Refunded, refund } from "../../scripts/credit-changes.ts";
 import { findTask } from "../tasks/operator-tasks.ts";
 import {
   type Booked,

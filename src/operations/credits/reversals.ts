@@ -7,7 +7,7 @@ import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
-import { reverse } from "../../scripts/reverse.ts";
+import { reverse } from "../../scripts/credit-changes.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type Booked, book, type ReadArchived, requireReason, requireReference } from "./references.ts";
 import { transactionOfReference } from "./transactions.ts";

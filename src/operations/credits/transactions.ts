@@ -13,7 +13,7 @@ import { accountNames, partitionNames } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
-import type { HistoryFilter } from "../../scripts/history.ts";
+import type { HistoryFilter } from "../../scripts/ledger.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { newestFirst, positionText, readPosition } from "../newest-first.ts";

@@ -6,8 +6,7 @@ import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { change } from "../../scripts/change.ts";
-import { revoke } from "../../scripts/revoke.ts";
+import { change, revoke } from "../../scripts/keys.ts";
 import {
   checkedRestrictions,
   requireExpiry,

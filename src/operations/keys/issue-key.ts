@@ -13,7 +13,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
-import { issue } from "../../scripts/issue.ts";
+import { issue } from "../../scripts/keys.ts";
 import {
   requireAccountId,
   requireCredits,

@@ -6,7 +6,7 @@ import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-read
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { clocks } from "../../redis/server-info.ts";
-import { inspect } from "../../scripts/inspect.ts";
+import { inspect } from "../../scripts/tasks.ts";
 import { USE_FIELDS, type Use, useNow, useOf } from "../limit-use.ts";
 import { keyIdPages } from "./keys.ts";
 

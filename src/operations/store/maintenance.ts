@@ -5,7 +5,7 @@ import { OperatorError } from "../../records/operator-error.ts";
 import type { MaintenanceFields } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { maintenance } from "../../scripts/maintenance.ts";
+import { maintenance } from "../../scripts/gateways.ts";
 
 export const RETRY_AFTER_DEFAULT = 60;
 export const RETRY_AFTER_MAX = 86_400;

@@ -7,7 +7,7 @@ import type { Primary } from "../../redis/primary.ts";
 import { takeTurn } from "../../redis/repeated-work.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 import type { Run } from "../../scripts/script-definition.ts";
-import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/survey.ts";
+import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/surveys.ts";
 
 const SURVEY_TURN = "tg:survey-turn";
 const LEDGER_TURN = "tg:ledger-turn";

@@ -18,9 +18,9 @@ import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-r
 import { manyByNode } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
-import type { HistoryFilter } from "../../scripts/history.ts";
-import { observe } from "../../scripts/observe.ts";
-import { voidHold } from "../../scripts/void.ts";
+import { voidHold } from "../../scripts/holds.ts";
+import type { HistoryFilter } from "../../scripts/ledger.ts";
+import { observe } from "../../scripts/tasks.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
 import type { ReadArchived } from "../credits/references.ts";
 import { transactionOfReference } from "../credits/transactions.ts";

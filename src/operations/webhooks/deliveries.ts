@@ -18,7 +18,7 @@ import { many, membersOf } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { placeOfAccount } from "../../redis/store-facts.ts";
-import { queueDelivery } from "../../scripts/queue-delivery.ts";
+import { queueDelivery } from "../../scripts/webhooks.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";
 
 const READ_AT_ONCE = 100;

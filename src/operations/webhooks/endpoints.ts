@@ -8,7 +8,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { listPages, many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf, placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
-import { webhook } from "../../scripts/webhook.ts";
+import { webhook } from "../../scripts/webhooks.ts";
 import { requireLabel } from "../access/operator-values.ts";
 
 export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;

@@ -4,7 +4,7 @@ import { digestOf, type KeyRef } from "../../../src/records/names.ts";
 import { type Connection, createConnection } from "../../../src/redis/connection.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { itemOf } from "../../../src/redis/script-runner.ts";
-import type { Generation } from "../../../src/scripts/admit.ts";
+import type { Generation } from "../../../src/scripts/holds.ts";
 import type { Run } from "../../../src/scripts/script-definition.ts";
 import { createHolds, type Holds } from "../../../src/settlement/holds.ts";
 import { createStore, type Store } from "../../../src/settlement/store.ts";

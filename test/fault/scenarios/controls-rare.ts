@@ -201,7 +201,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "the maximum age is that of the gateway that asks",
     patches: [
       {
-        file: "src/scripts/lease.ts",
+        file: "src/scripts/tasks.ts",
         from: 'maxAgeMs: maxAgeMs === "" ? undefined : Number(maxAgeMs),',
         to: "maxAgeMs: undefined,",
       },

@@ -31,7 +31,7 @@ type Part =
 const GONE_MS = 3000;
 export const COMPRESSED: readonly Patch[] = [
   {
-    file: "src/scripts/observe.ts",
+    file: "src/scripts/tasks.ts",
     from: "const GONE_MS = 60_000;",
     to: `const GONE_MS = ${GONE_MS};`,
   },

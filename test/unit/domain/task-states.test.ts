@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { TASK_ID } from "../../../src/domain/task-states.ts";
-import { nextPollMs } from "../../../src/scripts/bind.ts";
+import { nextPollMs } from "../../../src/scripts/holds.ts";
 
 test.each([
   ["young", 10_000, 0, 7_200_000, 10_000],

@@ -55,6 +55,23 @@ describe("npm run release", () => {
     expect(first.stdout).toContain(`--build-arg REVISION=${commit}`);
   });
 
+  test("sources name the commit in a worktree of their own, too, and once Git has packed its branches", () => {
+    git("worktree", "add", "-q", "-b", "beside", "../beside");
+    git("-C", "../beside", "commit", "-qm", "two", "--allow-empty");
+    const revisions = () =>
+      [".", "../beside"].map((checkout) =>
+        execFileSync(
+          process.execPath,
+          ["-p", 'import("./src/telemetry/version.ts").then(({ REVISION }) => console.log(REVISION)), ""'],
+          { cwd: join(copy, checkout), encoding: "utf8" },
+        ).trim(),
+      );
+    const commits = ["HEAD", "beside"].map((name) => git("rev-parse", name).slice(0, 12));
+    expect(revisions()).toEqual(commits);
+    git("pack-refs", "--all");
+    expect(revisions()).toEqual(commits);
+  });
+
   test("refuses a changed tree, versions that differ, and a version without changes", () => {
     const broken: [file: string, from: string, to: string][] = [
       ["Dockerfile", `ARG VERSION=${version}`, "ARG VERSION=9.9.9"],

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createCalls, createStoreClock } from "../../../src/redis/calls.ts";
 import { Deadlines } from "../../../src/redis/deadlines.ts";
-import { probe } from "../../../src/scripts/probe.ts";
+import { probe } from "../../../src/scripts/gateways.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { OpenRequest } from "../../../src/scripts/lease.ts";
+import type { OpenRequest } from "../../../src/scripts/tasks.ts";
 import { createSweepLanes } from "../../../src/settlement/sweep-lanes.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 

@@ -61,10 +61,15 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   description: "By its id, or by that of its request. Ended ones are forgotten after `tasks.retention`.",
   answers: { 200: { description: "The task.", schema: TaskDetail } },
   refusals: [404],
-  operate: (nodes, call) => taskOf(nodes, call),
-  answer: ({ requestId, record, data }) => ({
+  async operate(nodes, call) {
+    const found = await taskOf(nodes, call);
+    const { account_id: accountId = "", key_id: keyId = "" } = found.record;
+    const [labels] = await withLabels(nodes, [{ keyId }], () => accountId);
+    return { ...found, labels };
+  },
+  answer: ({ requestId, record, data, labels }) => ({
     status: 200,
-    body: { ...taskView(requestId, record), ...seenShown(data) },
+    body: { ...taskView(requestId, record), ...labels, ...seenShown(data) },
   }),
 });
 

@@ -40,8 +40,8 @@ const TRANSACTION_FILTERS = [
 ];
 const TRANSACTION_FILTER_NAMES = TRANSACTION_FILTERS.map(({ name }) => name);
 
-/** The ledger of an account, latest first. @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export async function showTransactions({ account_id: id }, { place: { query }, again }) {
+/** The ledger of an account, latest first. @param {string} id @param {Context} context @returns {Promise<Content>} */
+export async function showTransactions(id, { place: { query }, again }) {
   const csv = button("Download CSV", (event) => {
     if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
   });
@@ -133,8 +133,8 @@ const CSV_TITLES = [
 
 const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"];
 
-/** @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export async function showAccountTasks({ account_id: id }, { place: { query } }) {
+/** @param {string} id @param {Context} context @returns {Promise<Content>} */
+export async function showAccountTasks(id, { place: { query } }) {
   const reading = tasksPage(id, query).then(
     (page) => () => page,
     (error) => () => Promise.reject(error),
@@ -169,8 +169,8 @@ async function tasksPage(id, query) {
   );
 }
 
-/** @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export const showAccountRefusals = ({ account_id: id }, { place: { query } }) =>
+/** @param {string} id @param {Context} context @returns {Promise<Content>} */
+export const showAccountRefusals = (id, { place: { query } }) =>
   filtered([{ name: "key_id", label: "Key" }, ...DAYS], () => refusalsPage(id, query));
 
 /** @param {string} id @param {URLSearchParams} query */

@@ -132,9 +132,11 @@ export async function runningOut() {
   ];
 }
 
+/** The account, with its tag, and what is used of its limits. @typedef {Promise<[Awaited<ReturnType<typeof readAccount>>, AccountUse]>} Reading */
+
 /**
  * Parts of an account's page by name in the address; the first is shown where none is named.
- * @type {Record<string, { title: string, scope: Scope, show: (account: Account, context: Context, use: AccountUse) => Promise<Content> }>}
+ * @type {Record<string, { title: string, scope: Scope, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
  */
 const PARTS = {
   usage: { title: "Usage and keys", scope: "accounts:read", show: showAccountUsage },
@@ -156,9 +158,14 @@ const firstPart = () =>
 export async function showAccount(context) {
   const [id = "", named = firstPart()] = context.place.args;
   const part = PARTS[named] ?? PARTS.usage;
-  const [{ value: account, etag }, use] = await Promise.all([
+  const reading = Promise.all([
     readAccount(id),
     readUse(id, part === PARTS.usage ? keysPage(context.place) : {}),
+  ]);
+  const [[{ value: account, etag }, use], shown] = await Promise.all([
+    reading,
+    // A part that cannot be read takes neither the account nor the way to its other parts with it.
+    part?.show(id, context, reading).catch(failureNote),
   ]);
   return [
     heading(`Account ${account.account_id}`, context.again, badge(account.status)),
@@ -167,8 +174,7 @@ export async function showAccount(context) {
     accountActions(account, etag, context.again),
     detailsOf(account),
     partLinks(account.account_id, named),
-    // A part that cannot be read takes neither the account nor the way to its other parts with it.
-    await part?.show(account, context, use).catch(failureNote),
+    shown,
   ];
 }
 
@@ -232,16 +238,15 @@ const SPANS = [7, 30, 90];
 /** The page of keys that is shown, for the keys and for what is used of their limits. @param {Place} place */
 const keysPage = ({ query }) => pageOf(query, [], 100);
 
-/** @param {Account} account @param {Context} context @param {AccountUse} use @returns {Promise<Content>} */
-async function showAccountUsage(account, { place, again }, use) {
+/** @param {string} id @param {Context} context @param {Reading} reading @returns {Promise<Content>} */
+async function showAccountUsage(id, { place, again }, reading) {
   const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
   const today = Math.floor(Date.now() / 1000 / DAY_SECONDS) * DAY_SECONDS;
   const seconds = Array.from({ length: days }, (_, at) => today - (days - 1 - at) * DAY_SECONDS);
-  const [usage, keys] = await Promise.all([
-    may("usage:read")
-      ? readUsage(account.account_id, { from: dateOf(seconds[0] ?? today), group_by: "day" })
-      : undefined,
-    may("keys:read") ? listKeys(account.account_id, keysPage(place)) : undefined,
+  const [usage, keys, [{ value: account }, use]] = await Promise.all([
+    may("usage:read") ? readUsage(id, { from: dateOf(seconds[0] ?? today), group_by: "day" }) : undefined,
+    may("keys:read") ? listKeys(id, keysPage(place)) : undefined,
+    reading,
   ]);
   return [usage && usagePart(usage, seconds), keys && keysPart(account, keys, use, again)];
 }

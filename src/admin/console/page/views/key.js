@@ -31,8 +31,9 @@ import { refusalsOfKey } from "./refusals.js";
 export async function showKey({ place, again }) {
   const [account = "", id = ""] = place.args;
   const from = dateOf(Date.now() / 1000 - 6 * DAY_SECONDS);
-  const [{ value: key, etag }, label, use, usage] = await Promise.all([
+  const [{ value: key, etag }, refusals, label, use, usage] = await Promise.all([
     readKey(account, id),
+    may("usage:read") ? refusalsOfKey(account, id, place.query) : undefined,
     readAccountLabel(account),
     may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
     may("usage:read") ? readUsage(account, { from, group_by: "day,key", key_id: id }) : undefined,
@@ -57,7 +58,7 @@ export async function showKey({ place, again }) {
       ["Revoked", key.revoked_at && moment(key.revoked_at)],
     ]),
     usage && usageTable(usage),
-    may("usage:read") && (await refusalsOfKey(key, place.query)),
+    refusals,
   ];
 }
 

@@ -14,8 +14,8 @@ const KEY_REFUSAL_FILTERS = [
   { name: "request_id", label: "Request" },
 ];
 
-/** The latest refusals of a key, one by one. @param {Key} key @param {URLSearchParams} query @returns {Promise<Content>} */
-export async function refusalsOfKey({ account_id: account, key_id: id }, query) {
+/** The latest refusals of a key, one by one. @param {string} account @param {string} id @param {URLSearchParams} query @returns {Promise<Content>} */
+export async function refusalsOfKey(account, id, query) {
   const list = await filtered(KEY_REFUSAL_FILTERS, async () => {
     const [from, to] = ["from", "to"].map((name) => timeOfText(query.get(name) ?? ""));
     const filter = pageOf(query, ["outcome", "request_id"]);

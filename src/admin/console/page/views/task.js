@@ -1,12 +1,4 @@
-import {
-  listTransactionsOfTask,
-  may,
-  readAccountLabel,
-  readKey,
-  readTask,
-  refundTask,
-  releaseTask,
-} from "../api.js";
+import { listTransactionsOfTask, may, readTask, refundTask, releaseTask } from "../api.js";
 import { Copyable } from "../copyable.js";
 import { ask } from "../dialogs.js";
 import {
@@ -31,13 +23,12 @@ import { table } from "../table.js";
 
 /** One request by its own id or its task's: what became of it, and of its credits. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
-  const task = await readTask(place.args[0] ?? "");
-  const { account_id: account, key_id: keyId } = task;
-  const [label, key, entries] = await Promise.all([
-    readAccountLabel(account),
-    keyId && may("keys:read") ? readKey(account, keyId).catch(() => undefined) : undefined,
-    may("credits:read") ? listTransactionsOfTask(task.request_id).catch((error) => ({ error })) : undefined,
+  const id = place.args[0] ?? "";
+  const [task, entries] = await Promise.all([
+    readTask(id),
+    may("credits:read") ? listTransactionsOfTask(id).catch((error) => ({ error })) : undefined,
   ]);
+  const { account_id: account, key_id: keyId } = task;
   const known = entries && "data" in entries ? entries.data : undefined;
   return [
     heading(task.task_id ? "Task" : "Request", again, badge(task.status)),
@@ -45,8 +36,8 @@ export async function showTask({ place, again }) {
     factList([
       ["Task", task.task_id && code(task.task_id)],
       ["Request", code(task.request_id)],
-      ["Account", [accountLink(account), label && ` ${label}`]],
-      ["Key", keyId && [keyLink(account, keyId), key?.value.label && ` ${key.value.label}`]],
+      ["Account", accountLink(account, task.account_label)],
+      ["Key", keyId && keyLink(account, keyId, task.key_label)],
       ["Endpoint", endpointName(task.endpoint)],
       ["Credits", task.price === null ? undefined : count(task.price)],
       ["Refunded", task.refunded ? "yes" : "no"],

@@ -11,8 +11,8 @@ const TIMELINE_FILTERS = [
   ...DAYS,
 ];
 
-/** All that happened to an account, in one order. @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export const showTimeline = ({ account_id: id }, { place: { query } }) =>
+/** All that happened to an account, in one order. @param {string} id @param {Context} context @returns {Promise<Content>} */
+export const showTimeline = (id, { place: { query } }) =>
   filtered(TIMELINE_FILTERS, async () => {
     const page = await listTimeline(id, pageOf(query, ["charges", "from", "to"]));
     return pagedTable(

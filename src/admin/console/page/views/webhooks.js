@@ -37,8 +37,8 @@ const SHOWN_ANSWER_CHARS = 120;
 
 const DELIVERY_STATUSES = choiceOf("all", ["waiting", "delivered", "failed"]);
 
-/** The endpoints of an account; what can be done to one is on its own page. @param {Account} account @param {Context} context @returns {Promise<Content>} */
-export async function showWebhooks({ account_id: id }, { again }) {
+/** The endpoints of an account; what can be done to one is on its own page. @param {string} id @param {Context} context @returns {Promise<Content>} */
+export async function showWebhooks(id, { again }) {
   const { data } = await listWebhooks(id);
   return [
     actions(
@@ -73,6 +73,7 @@ function webhookLink({ account_id, id, url }) {
 export async function showWebhook({ place: { args, query }, again }) {
   const [account = "", id = ""] = args;
   if (id === CALLBACK) return showCallbacks(account, query, again);
+  const listing = listingOf(account, id, query);
   const { value: endpoint, etag } = await readWebhook(account, id);
   return [
     heading(["Endpoint ", code(endpoint.id)], again, badge(endpoint.status)),
@@ -88,7 +89,7 @@ export async function showWebhook({ place: { args, query }, again }) {
       ["Delivered", endpoint.delivered_at && moment(endpoint.delivered_at)],
       ["Old secret signs until", endpoint.both_sign_until && moment(endpoint.both_sign_until)],
     ]),
-    await deliveriesPart(endpoint, query, again),
+    await deliveriesPart(endpoint, listing, again),
   ];
 }
 
@@ -96,7 +97,11 @@ export async function showWebhook({ place: { args, query }, again }) {
 const showCallbacks = async (account, query, again) => [
   heading("Deliveries to callBackUrl", again),
   factList([["Account", accountLink(account)]]),
-  await deliveriesPart({ account_id: account, id: CALLBACK, status: "enabled" }, query, again),
+  await deliveriesPart(
+    { account_id: account, id: CALLBACK, status: "enabled" },
+    listingOf(account, CALLBACK, query),
+    again,
+  ),
 ];
 
 const DISABLED_WORDS = {
@@ -145,15 +150,23 @@ function endpointActions(endpoint, etag, again) {
 
 /** @typedef {Pick<Webhook, "account_id" | "id" | "status"> & { url?: string }} Target */
 
-/** @param {Target} endpoint @param {URLSearchParams} query @param {() => void} again */
-const deliveriesPart = (endpoint, query, again) =>
-  filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], () =>
-    deliveriesPage(endpoint, query, again),
+/** Begun before the endpoint is known. @param {string} account @param {string} id @param {URLSearchParams} query */
+function listingOf(account, id, query) {
+  const listing = listDeliveries({ account_id: account, id }, pageOf(query, ["status"]));
+  listing.catch(() => undefined);
+  return listing;
+}
+
+/** @typedef {ReturnType<typeof listDeliveries>} Listing */
+
+/** @param {Target} endpoint @param {Listing} listing @param {() => void} again */
+const deliveriesPart = (endpoint, listing, again) =>
+  filtered([{ name: "status", label: "Status", options: DELIVERY_STATUSES }], async () =>
+    deliveriesPage(endpoint, await listing, again),
   );
 
-/** @param {Target} endpoint @param {URLSearchParams} query @param {() => void} again */
-async function deliveriesPage(endpoint, query, again) {
-  const page = await listDeliveries(endpoint, pageOf(query, ["status"]));
+/** @param {Target} endpoint @param {Awaited<Listing>} page @param {() => void} again */
+function deliveriesPage(endpoint, page, again) {
   const redeliverCell = (/** @type {Delivery} */ delivery) => {
     const press = () => void askRedeliver(endpoint, delivery).then((done) => done && again());
     return endpoint.status === "enabled"

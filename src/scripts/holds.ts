@@ -1,9 +1,11 @@
 import type { ShadowLimit, Tiers } from "../domain/limits.ts";
-import type { KeyRef } from "../records/names.ts";
+import { type Actor, actorText } from "../records/actor.ts";
+import { accountNames, idempotencyName, type KeyRef, requestName } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
-import { clockOf, type KeyState, keyStateOf, shadowLimitsOf } from "./include/limits.ts";
-import type { Script } from "./script-definition.ts";
-import type { UnknownOutcome } from "./unclear.ts";
+import { clockOf, type KeyState, keyStateOf, NO_TIERS, shadowLimitsOf } from "./limits.ts";
+import type { Argument, Script } from "./script-definition.ts";
+
+// A generation's hold: made, bound to its task, given back, or open as to its outcome.
 
 /** One generation from admission to its end. */
 export interface Generation {
@@ -128,4 +130,122 @@ export const admit: Script<AdmitCall, Admission> = {
         return { outcome, ...common };
     }
   },
+};
+
+/** How long an Idempotency-Key is remembered from its BIND on; until then its request is held. */
+const IDEMPOTENCY_MS = 24 * 3_600_000;
+
+export interface NewTask {
+  taskId: string;
+  /** The answer's data, JSON, for repeats with the same Idempotency-Key; empty without one. */
+  data: string;
+  /** When the sweeper may poll it, ms from now. */
+  pollMs: number;
+  /** Fixed here for the task's life, as is the upstream. */
+  maxAgeMs: number;
+  /** Which upstream made it: it is polled there, whatever is configured later. */
+  upstream: string;
+}
+
+/** At the maximum age at the latest, beyond it as often as before. */
+export const nextPollMs = (everyMs: number, ageMs: number, maxAgeMs: number): number =>
+  ageMs < maxAgeMs ? Math.min(everyMs, maxAgeMs - ageMs) : everyMs;
+
+export interface BindCall
+  extends Pick<Generation, "requestId" | "key" | "price" | "endpoint" | "retentionMs" | "admittedAtMs"> {
+  idempotency?: Generation["idempotency"] | undefined;
+  task: NewTask;
+}
+
+/** Nothing is charged for `conflict` (another task, or another request's, which may be disputed now) and `forgotten` (the record is deleted). */
+export type Binding = "bound" | "late" | "uncollected" | "conflict" | "forgotten";
+
+/** Charges a held generation for the task that it got, and claims the task id; the slot follows the task. */
+export const bind: Script<BindCall, Binding> = {
+  name: "bind",
+  isBatched: true,
+  keys: ({ key }) => [key.names.key],
+  args: (call) => argsOf(call, ""),
+  read: ([outcome]) => outcome as Binding,
+};
+
+/** On a Redis Cluster, where the claim is out of the script's reach and taken before. */
+export const bindClaimed: typeof bind = { ...bind, args: (call) => argsOf(call, "1") };
+
+function argsOf(call: BindCall, claimed: string): Argument[] {
+  const { requestId, key, endpoint, price, retentionMs, task, idempotency, admittedAtMs } = call;
+  const { fingerprint = "", digest = "" } = idempotency ?? {};
+  const fixed = [requestId, key.accountId, key.keyId, endpoint, price, Math.round(retentionMs)];
+  const made = [task.taskId, claimed, fixedText(task), task.pollMs, task.data];
+  return [...fixed, ...made, fingerprint, IDEMPOTENCY_MS, digest, admittedAtMs ?? ""];
+}
+
+/** In the form of records/requests.ts: the part of a request's text that is known before BIND. */
+export const fixedText = ({ maxAgeMs, upstream }: { maxAgeMs: number; upstream: string }): string =>
+  `max_age_ms=${Math.round(maxAgeMs)} upstream=${upstream}`;
+
+/** How long the tombstone of an `unsent` VOID refuses the ADMIT of its request; far beyond any `notAfterMs`. */
+const TOMBSTONE_MS = 3_600_000;
+
+export interface VoidCall {
+  key: KeyRef;
+  requestId: string;
+  /** Of the request's Idempotency-Key, if it has one. */
+  idempotencyDigest?: string | undefined;
+  /** `refused`: the upstream refused. `unsent`: nothing went upstream, so its window entry goes, too. `due`, `released`: settlement/holds.ts. */
+  reason: "refused" | "due" | "unsent" | "released";
+  /** The operator who releases it. */
+  actor?: Actor;
+  /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
+  tiers?: Tiers;
+}
+
+export interface Voided extends KeyState {
+  outcome: "void" | "bound" | "not_due" | "missing";
+}
+
+export const voidHold: Script<VoidCall, Voided> = {
+  name: "void",
+  isBatched: true,
+  keys({ key: { names, partition }, requestId, idempotencyDigest }) {
+    const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
+    keys.push(names.due, names.done);
+    if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
+    return keys;
+  },
+  tiers: ({ tiers = NO_TIERS }) => tiers,
+  args: ({ requestId, reason, actor }) => [requestId, reason, TOMBSTONE_MS, actor ? actorText(actor) : ""],
+  read: (reply) => ({ outcome: reply[0] as Voided["outcome"], ...keyStateOf(reply) }),
+};
+
+/** How the upstream left open whether it made a task. */
+export type UnknownOutcome = "unclear" | "timed_out";
+
+interface UnclearCall {
+  key: KeyRef;
+  requestId: string;
+  idempotencyDigest: string | undefined;
+  unknown: UnknownOutcome;
+  /** Unknown outcomes that an account may have. */
+  unknownMax: number;
+}
+
+/** `blockedUntilMs`: until when the account makes no further request, Unix ms; undefined if it may. `missing`: the hold has ended. */
+export type Unclear =
+  | { outcome: "noted"; count: number; blockedUntilMs: number | undefined }
+  | { outcome: "missing" };
+
+export const unclear: Script<UnclearCall, Unclear> = {
+  name: "unclear",
+  keys({ key: { names, partition, accountId }, requestId, idempotencyDigest }) {
+    const { unknown } = accountNames(partition, accountId);
+    const keys = [requestName(partition, requestId), names.account, unknown];
+    if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
+    return keys;
+  },
+  args: ({ requestId, unknown, unknownMax }) => [requestId, unknown, unknownMax],
+  read: ([outcome, , count, blockedUntil]) =>
+    outcome === "missing"
+      ? { outcome }
+      : { outcome: "noted", count: Number(count), blockedUntilMs: Number(blockedUntil) || undefined },
 };

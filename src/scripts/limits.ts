@@ -5,8 +5,8 @@ import {
   type ShadowLimit,
   TIER_LIMITS,
   type Tiers,
-} from "../../domain/limits.ts";
-import type { Reply } from "../script-definition.ts";
+} from "../domain/limits.ts";
+import type { Reply } from "./script-definition.ts";
 
 // The arguments and replies of several scripts about a key's limits; see lua/include/limits.lua and reply.lua.
 

@@ -1,0 +1,46 @@
+import { type Actor, actorText } from "../records/actor.ts";
+import { MAINTENANCE } from "../records/names.ts";
+import { fieldsAndValues } from "./keys.ts";
+import { clockOf } from "./limits.ts";
+import type { Script } from "./script-definition.ts";
+
+// Between gateways, by Redis: whose turn it is, whether the store takes writes, and maintenance.
+
+interface TurnCall {
+  name: string;
+  /** Who takes it, or goes on with it. */
+  holder: string;
+  turnMs: number;
+}
+
+/** Takes the turn to do what one process at a time does. @returns whether it is taken */
+export const turn: Script<TurnCall, boolean> = {
+  name: "turn",
+  isBatched: true,
+  keys: ({ name }) => [name],
+  args: ({ holder, turnMs }) => [holder, turnMs],
+  read: ([outcome]) => outcome === "taken",
+};
+
+const LIFETIME_MS = 60_000;
+
+/** Writes, so that a read-only replica counts as away. `name`: a Redis key that only this process writes. */
+export const probe: Script<{ name: string }, { storeNowMs: number }> = {
+  name: "probe",
+  keys: ({ name }) => [name],
+  args: () => [LIFETIME_MS],
+  read: (reply) => ({ storeNowMs: clockOf(reply) }),
+};
+
+interface MaintenanceCall {
+  actor: Actor;
+  /** Null removes a field. */
+  fields: Readonly<Record<string, string | number | null>>;
+}
+
+export const maintenance: Script<MaintenanceCall, { outcome: "changed" | "unchanged" }> = {
+  name: "maintenance",
+  keys: () => [MAINTENANCE],
+  args: ({ actor, fields }) => [actorText(actor), ...fieldsAndValues(fields)],
+  read: ([outcome]) => ({ outcome: outcome as "changed" | "unchanged" }),
+};
