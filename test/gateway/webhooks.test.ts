@@ -1,5 +1,8 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { requestName } from "../../src/records/names.ts";
+import { requestOf } from "../../src/records/requests.ts";
+import { partitionFor } from "../support/audit.ts";
 import { limitsOf, until } from "../support/gateway.ts";
 import { innerAddresses } from "../support/inner-addresses.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -51,15 +54,25 @@ test("a completed task is told once, signed, in the envelope of its poll", async
   expect(receiver.received).toHaveLength(1);
 });
 
+/** The request of a task's message, as the store has it: a poll from the receiver could end the task itself. */
+async function storedStateOf(accountId: string, webhookId: unknown): Promise<string | undefined> {
+  const [, requestId = ""] = /^evt_(req_\w+?)_task_/.exec(String(webhookId)) ?? [];
+  const partition = await partitionFor(redis.client, accountId);
+  return requestOf(await redis.client.get(requestName(partition, requestId))).state;
+}
+
 // Guarantee: settle first, then tell.
 test("a poll from inside the receiver shows the end, 200 of 200; the slot is free, and a refund is booked", async () => {
-  const { key } = await givenEndpoint(stage, receiver.url);
-  const seen: { status: string; balance: number; active: number | undefined }[] = [];
-  receiver.say(async (response, { body }) => {
+  const { key, accountId } = await givenEndpoint(stage, receiver.url);
+  const seen: { stored: string | undefined; status: string; balance: number; active: number | undefined }[] =
+    [];
+  receiver.say(async (response, { body, headers }) => {
     const told = JSON.parse(body);
+    const stored = await storedStateOf(accountId, headers["webhook-id"]);
     const polled = await poll(told.data.task_id, key);
     const credits = await stage.gateway.request("GET", "/api/v1/credits", { key });
     seen.push({
+      stored,
       status: `${told.type} ${polled.body.data.status}`,
       balance: credits.body.data.balance,
       active: limitsOf(polled).active,
@@ -77,9 +90,10 @@ test("a poll from inside the receiver shows the end, 200 of 200; the slot is fre
     const ids = (await Promise.all(batch)).map(({ body }) => body.data.task_id as string);
     await Promise.all(ids.map((taskId) => poll(taskId, key)));
     await until(() => seen.length === at + 10, `message ${at + 10}`);
-    expect(seen.at(-1)).toEqual({ status: "task.failed failed", balance, active: 0 });
+    expect(seen.at(-1)).toEqual({ stored: "finished", status: "task.failed failed", balance, active: 0 });
   }
-  expect(new Set(seen.map(({ status }) => status))).toEqual(new Set(["task.failed failed"]));
+  const shown = new Set(seen.map(({ stored, status }) => `${stored} ${status}`));
+  expect(shown).toEqual(new Set(["finished task.failed failed"]));
 });
 
 test("an endpoint gets only the events that it wants", async () => {

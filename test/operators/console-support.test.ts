@@ -125,6 +125,11 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
       .waitFor();
     expect(await rows.count()).toBe(1);
     expect(clicks).toBe(0);
+    const { width, height } = page.viewportSize()!;
+    await page.setViewportSize({ width: 390, height: 844 });
+    const box = (await rows.first().boundingBox())!;
+    expect(box.y + box.height, "without scrolling, on a phone, too").toBeLessThan(844);
+    await page.setViewportSize({ width, height });
 
     await search(keyId);
     await rows.nth(49).waitFor();

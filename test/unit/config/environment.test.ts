@@ -56,9 +56,11 @@ test.each([
   ["ADMIN_TOKEN", ""],
   ["ADMIN_TOKEN", " \t"],
   ["ADMIN_TOKEN", "\n"],
+  ["ADMIN_TOKEN", " ".repeat(64)],
   ["WEBHOOK_SECRET_KEY", ""],
   ["WEBHOOK_SECRET_KEY", "  "],
   ["WEBHOOK_SECRET_KEY", "\n"],
+  ["WEBHOOK_SECRET_KEY", " ".repeat(64)],
   ["WEBHOOK_SECRET_KEY_PREVIOUS", " "],
 ])("%s=%j is refused, and the message says what to do", (name, value) => {
   const { problems } = errorOf(() => configOf("{}", { [name]: value }));

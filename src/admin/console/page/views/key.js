@@ -38,9 +38,12 @@ export async function showKey({ place, again }) {
     may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
     may("usage:read") ? readUsage(account, { from, group_by: "day,key", key_id: id }) : undefined,
   ]);
+  const isOfRequest = Boolean(place.query.get("request_id"));
   return [
     heading(["Key ", code(key.key_id)], again),
     key.label && html`<p class="subtitle">${key.label}</p>`,
+    // Whoever looks for one refusal, whose id a customer quotes, need not scroll to it on a phone.
+    isOfRequest && refusals,
     useTiles(key, use),
     keyActions(key, etag, again),
     factList([
@@ -58,7 +61,7 @@ export async function showKey({ place, again }) {
       ["Revoked", key.revoked_at && moment(key.revoked_at)],
     ]),
     usage && usageTable(usage),
-    refusals,
+    !isOfRequest && refusals,
   ];
 }
 
