@@ -29,18 +29,7 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
       ["reason"],
       STORE_FAILURES,
     ),
-    confirmations: counter(
-      "tollgate_store_confirmations_total",
-      "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
-      ["kept_in"],
-      KEPT_IN,
-    ),
-    replayedCharges: counter(
-      "tollgate_store_replayed_charges_total",
-      "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
-      ["outcome"],
-      REPLAY_OUTCOMES,
-    ),
+    ...confirmationMetrics(counter),
     storeSeconds: histogram(
       "tollgate_store_call_duration_seconds",
       "Duration of script calls to the store, by script.",
@@ -86,6 +75,21 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
     ),
   };
 }
+
+const confirmationMetrics = (counter: MetricFactory["counter"]) => ({
+  confirmations: counter(
+    "tollgate_store_confirmations_total",
+    "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
+    ["kept_in"],
+    KEPT_IN,
+  ),
+  replayedCharges: counter(
+    "tollgate_store_replayed_charges_total",
+    "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
+    ["outcome"],
+    REPLAY_OUTCOMES,
+  ),
+});
 
 /** Of each primary; but for the ids only with Sentinel and Redis Cluster. */
 const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gauge">) => ({
