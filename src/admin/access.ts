@@ -80,19 +80,6 @@ export function createAccess(options: {
     };
   }
 
-  function checkToken(req: IncomingMessage): AccessDecision {
-    const { token, isAdmin, wasRight, wasWrong } = attempt(req);
-    if (token === undefined) return denied(401, "no_token", "this needs the gateway's ADMIN_TOKEN");
-    if (isAdmin) {
-      wasRight();
-      return { outcome: "allowed" };
-    }
-    const waitSeconds = wasWrong();
-    if (waitSeconds === 0) return denied(401, "wrong_token", "this is not the gateway's ADMIN_TOKEN");
-    const headers = { "Retry-After": String(waitSeconds) };
-    return { ...denied(429, "too_many_wrong_tokens", "too many wrong tokens; wait a minute"), headers };
-  }
-
   /** Refuses a request for another name, one of another site, and all while the port is closed; undefined for any other. */
   function checkSource(req: IncomingMessage): Denied | undefined {
     const name = nameIn(req.headers.host);
@@ -115,9 +102,21 @@ export function createAccess(options: {
       const refused = checkSource(req);
       if (refused) return refused;
       if (wanted === "page") return { outcome: "allowed" };
-      return expected ? checkToken(req) : { outcome: "allowed" };
+      return expected ? decisionOn(attempt(req)) : { outcome: "allowed" };
     },
   };
+}
+
+function decisionOn({ token, isAdmin, wasRight, wasWrong }: TokenAttempt): AccessDecision {
+  if (token === undefined) return denied(401, "no_token", "this needs the gateway's ADMIN_TOKEN");
+  if (isAdmin) {
+    wasRight();
+    return { outcome: "allowed" };
+  }
+  const waitSeconds = wasWrong();
+  if (waitSeconds === 0) return denied(401, "wrong_token", "this is not the gateway's ADMIN_TOKEN");
+  const headers = { "Retry-After": String(waitSeconds) };
+  return { ...denied(429, "too_many_wrong_tokens", "too many wrong tokens; wait a minute"), headers };
 }
 
 const SET_TOKEN = "set ADMIN_TOKEN (16 characters or more) in the gateway's environment and restart it";

@@ -17,17 +17,14 @@ import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createAdminApi } from "./api/serve.ts";
 import type { GatewayState } from "./api/services.ts";
-import { requireWebhooks } from "./api/webhook-rules.ts";
+import { requireWebhooks } from "./api/services.ts";
 import { createConsole } from "./console/console.ts";
 import { createGatewayReporter } from "./gateway-reporter.ts";
 import type { MetricsReading } from "./health.ts";
 import { createLive } from "./live-figures.ts";
-import { createLogLevel } from "./log-level.ts";
 import { createRefusalLog } from "./refusal-log.ts";
 
-type AdminPortOptions = Parameters<typeof createAdminPort>[0];
-
-export function createAdminPort(options: {
+interface AdminPortOptions {
   /** For what needs a restart. */
   config: Config;
   live: Pick<LiveConfig, "config" | "describe" | "describeFiles" | "hash" | "hidden">;
@@ -42,16 +39,11 @@ export function createAdminPort(options: {
   signInRefused(reason: SignInRefusal): void;
   checked(checks: readonly Check[]): void;
   log: Logger;
-}) {
+}
+
+export function createAdminPort(options: AdminPortOptions) {
   const { config, live, connection, metricsPage, notReady, log } = options;
-  const { token, host } = config.admin;
-  const access = createAccess({ token, host, hosts: () => live.config().admin.hosts });
-  if (access.closed) {
-    log.warn(
-      { host },
-      "the admin port is bound beyond loopback without ADMIN_TOKEN: it serves /livez, /readyz and /metrics only",
-    );
-  }
+  const access = accessOf(options);
   const session = createOperatorSession({
     ...config.store,
     requireMeant: connection.requireMeant,
@@ -66,20 +58,10 @@ export function createAdminPort(options: {
     log,
   });
   const refusals = createRefusalLog({ log, counted: options.signInRefused });
-  const logLevel = createLogLevel({ access, refusals, log, set: options.setLevel });
   const archive = lazyArchive(config.archive.url);
   const api = createAdminApi({
     access,
-    services: {
-      ...servicesOf(options),
-      ...{
-        session,
-        archive,
-        lookUps: archiveLookUps(config.archive.url),
-        live: figures,
-        health: health.report,
-      },
-    },
+    services: { ...servicesOf(options), session, archive, live: figures, health: health.report },
     counted: options.apiCallCounted,
     refusals,
     log,
@@ -89,7 +71,7 @@ export function createAdminPort(options: {
     notReady,
     access,
     refusals,
-    logLevel,
+    setLevel: options.setLevel,
     api,
     console: createConsole({ access, refusals }),
     config: () => ({ ...live.describe(), ...tierCountsJson(options.tierCounts()) }),
@@ -116,6 +98,18 @@ export function createAdminPort(options: {
   };
 }
 
+function accessOf({ config, live, log }: AdminPortOptions) {
+  const { token, host } = config.admin;
+  const access = createAccess({ token, host, hosts: () => live.config().admin.hosts });
+  if (access.closed) {
+    log.warn(
+      { host },
+      "the admin port is bound beyond loopback without ADMIN_TOKEN: it serves /livez, /readyz and /metrics only",
+    );
+  }
+  return access;
+}
+
 const healthOf = (
   { live, notReady, checked: shown, log }: AdminPortOptions,
   figures: ReturnType<typeof createLive>,
@@ -138,12 +132,8 @@ const tierCountsJson = (counts: TierCounts | null) => ({
   unread_partitions: counts?.unread ?? null,
 });
 
-const servicesOf = ({
-  live,
-  connection,
-  tierCounts,
-  notReady,
-}: Pick<AdminPortOptions, "live" | "connection" | "tierCounts" | "notReady">) => ({
+const servicesOf = ({ config, live, connection, tierCounts, notReady }: AdminPortOptions) => ({
+  lookUps: archiveLookUps(config.archive.url),
   tiers: () => live.config().tiers,
   config: () => live.config(),
   packages: () => live.config().packages,

@@ -1,16 +1,18 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
+import type { Socket } from "node:net";
 import { Registry } from "prom-client";
 import { openApiText } from "../api/document.ts";
+import { LOG_LEVELS } from "../config/sections/telemetry.ts";
 import type { TlsMaterial } from "../config/tls.ts";
-import { createHttpServer } from "../gateway/http-server.ts";
-import type { Logger } from "../telemetry/log.ts";
+import { clientAddress } from "../gateway/address.ts";
+import { createConnectionLimits, type LimitedConnection } from "../gateway/connection-limits.ts";
+import { createHttpServer, followConnections } from "../gateway/http-server.ts";
+import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { Access } from "./access.ts";
-import { limitAdminConnections } from "./admin-connections.ts";
 import type { AdminApi } from "./api/serve.ts";
 import type { Console } from "./console/console.ts";
-import { LOG_LEVEL_PATH, type LogLevel } from "./log-level.ts";
 import { type RefusalLog, requestLine } from "./refusal-log.ts";
-import { type Reply, send, text } from "./reply.ts";
+import { json, type Reply, readBody, send, text } from "./reply.ts";
 
 /** Prometheus, probes and a few browsers need far fewer. */
 const CONNECTIONS_MAX = 64;
@@ -18,6 +20,8 @@ const CONNECTIONS_MAX = 64;
 const ARRIVAL = { requestTimeout: 10_000, connectionsCheckingInterval: 1000 };
 /** A client that takes nothing of its answer for this long loses its connection. */
 const SILENCE_MS = 30_000;
+const LOG_LEVEL_PATH = "/log-level";
+const LEVEL_BYTES_MAX = 256;
 const OPENAPI_HEADERS = { "Content-Type": "application/json; charset=utf-8" };
 
 interface AdminServerOptions {
@@ -28,7 +32,8 @@ interface AdminServerOptions {
   access: Pick<Access, "check">;
   refusals: Pick<RefusalLog, "signIn">;
   console: Pick<Console, "owns" | "serve">;
-  logLevel: LogLevel;
+  /** In all processes. */
+  setLevel(level: string): void;
   api: Pick<AdminApi, "owns" | "serve">;
   /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
@@ -42,7 +47,6 @@ export function createAdminServer(options: AdminServerOptions): Server {
     const path = req.url?.split("?")[0] ?? "";
     if (options.console.owns(path)) return options.console.serve(req, res);
     if (options.api.owns(path)) return options.api.serve(req, res);
-    if (path === LOG_LEVEL_PATH) return options.logLevel(req, res);
     send(res, await page(req, path));
   }
 
@@ -61,10 +65,11 @@ export function createAdminServer(options: AdminServerOptions): Server {
   return server;
 }
 
-/** All pages but the console and the log level. */
+/** All pages but the console and the management API. */
 function createPages(options: AdminServerOptions) {
   // Now, since the first request for it would else hold up all others.
   const openApi = openApiText();
+  const logLevel = createLogLevel(options);
 
   let metrics: Promise<string> | undefined;
 
@@ -101,8 +106,11 @@ function createPages(options: AdminServerOptions) {
     const entry = options.access.check(req, "data");
     if (entry.outcome === "denied") {
       options.refusals.signIn(entry.reason, req);
-      return text(entry.status, entry.error, entry.headers);
+      return path === LOG_LEVEL_PATH
+        ? json(entry.status, { error: entry.error }, entry.headers)
+        : text(entry.status, entry.error, entry.headers);
     }
+    if (path === LOG_LEVEL_PATH) return logLevel(req);
     if (!isRead) return text(405, "method not allowed", { Allow: "GET, HEAD" });
     if (path === "/openapi.json") return { status: 200, body: openApi, headers: OPENAPI_HEADERS };
     if (path === "/config") {
@@ -114,4 +122,86 @@ function createPages(options: AdminServerOptions) {
       "no such page; there are /livez, /readyz, /metrics, /config, /openapi.json, /log-level, /manage/v1 and /console",
     );
   };
+}
+
+/** `PUT` sets the level, as text or as `{"level":"debug"}`, until the next start or change of `log.level`. */
+function createLogLevel({ log, setLevel }: Pick<AdminServerOptions, "log" | "setLevel">) {
+  const audit = createAudit(log);
+  return async (req: IncomingMessage): Promise<Reply> => {
+    if (req.method === "GET" || req.method === "HEAD") return json(200, { level: log.level });
+    if (req.method !== "PUT") return json(405, { error: "use GET or PUT" }, { Allow: "GET, HEAD, PUT" });
+    const body = await readBody(req, LEVEL_BYTES_MAX).catch(() => undefined);
+    const level = levelIn(body?.toString());
+    if (level === undefined) return json(400, { error: `the body must be one of ${LOG_LEVELS.join(", ")}` });
+    const line = { was: log.level, now: level, remote_address: req.socket.remoteAddress };
+    setLevel(level);
+    audit.info(line, "the log level was set");
+    return json(200, { level });
+  };
+}
+
+function levelIn(text = ""): string | undefined {
+  const word = /^\s*(?:\{\s*"level"\s*:\s*"([a-z]+)"\s*\}|([a-z]+))\s*$/.exec(text);
+  const level = word?.[1] ?? word?.[2];
+  return LOG_LEVELS.find((known) => known === level);
+}
+
+/** Unanswered requests on one connection; no client of the admin port pipelines. */
+const UNANSWERED_MAX = 8;
+
+const addressOf = clientAddress([]);
+
+/** A new connection replaces the longest idle one of the address with the most, or else the one longest busy with an incomplete request. */
+function limitAdminConnections(server: Server, max: number): void {
+  interface Open extends LimitedConnection {
+    socket: Socket;
+    pending: Set<ServerResponse>;
+  }
+  const limits = createConnectionLimits<Open>(() => ({ total: max, perAddress: max }));
+  const open = new Map<Socket, Open>();
+  let activity = 0;
+  function opened(socket: Socket): void {
+    const connection: Open = {
+      socket,
+      address: addressOf(socket.remoteAddress, undefined),
+      trusted: false,
+      pending: new Set(),
+      lastActive: ++activity,
+      isIdle: () => connection.pending.size === 0,
+      isSending: () => [...connection.pending].every(({ req }) => !req.complete),
+    };
+    const entry = limits.enter(connection);
+    if (entry.outcome === "refused") {
+      socket.destroy();
+      return;
+    }
+    open.set(socket, connection);
+    socket.once("close", () => {
+      if (open.delete(connection.socket)) limits.leave(connection);
+    });
+    if (entry.outcome !== "admitted_instead") return;
+    open.delete(entry.of.socket);
+    entry.of.socket.destroy();
+  }
+  function secured(accepted: Socket, socket: Socket): void {
+    const connection = open.get(accepted);
+    if (!connection) {
+      socket.destroy();
+      return;
+    }
+    open.delete(accepted);
+    connection.socket = socket;
+    open.set(socket, connection);
+  }
+  followConnections(server, { opened, secured });
+  server.prependListener("request", ({ socket }: IncomingMessage, res: ServerResponse) => {
+    const connection = open.get(socket);
+    if (!connection) return;
+    connection.pending.add(res);
+    if (connection.pending.size > UNANSWERED_MAX) socket.destroy();
+    res.once("close", () => {
+      connection.pending.delete(res);
+      connection.lastActive = ++activity;
+    });
+  });
 }

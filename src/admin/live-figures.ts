@@ -95,20 +95,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
       sampling.start();
     },
     stop: (): void => void sampling.stop(),
-    latest() {
-      const now = samples.at(-1);
-      const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];
-      const rates: Record<string, number | null> = now && before ? ratesOf(before, now) : {};
-      const [ok, refused, failed] = ["ok", "refused", "failed"].map((name) => rates[name] ?? 0);
-      return {
-        requestsPerSecond: ok! + refused! + failed!,
-        refusedPerSecond: refused!,
-        failedPerSecond: failed!,
-        inFlight: now?.inFlight ?? 0,
-        settlementsWaiting: now?.settlementsWaiting ?? 0,
-        slots: now?.slots ?? null,
-      };
-    },
+    latest: () => latestOf(samples),
     /** The gateway's dependencies. Of the upstream the last minute counts, or if it was not asked then, the last 15. */
     health() {
       const now = samples.at(-1);
@@ -121,6 +108,21 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     },
     /** @param afterMs only what was sampled later than this, Unix ms */
     view: (afterMs: number): LiveView => viewOf(samples, afterMs),
+  };
+}
+
+function latestOf(samples: readonly Sample[]) {
+  const now = samples.at(-1);
+  const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];
+  const rates: Record<string, number | null> = now && before ? ratesOf(before, now) : {};
+  const [ok, refused, failed] = ["ok", "refused", "failed"].map((name) => rates[name] ?? 0);
+  return {
+    requestsPerSecond: ok! + refused! + failed!,
+    refusedPerSecond: refused!,
+    failedPerSecond: failed!,
+    inFlight: now?.inFlight ?? 0,
+    settlementsWaiting: now?.settlementsWaiting ?? 0,
+    slots: now?.slots ?? null,
   };
 }
 

@@ -87,7 +87,7 @@ function optionsFor(adapter: Adapter, given: unknown): Readonly<Record<string, u
 const PROMPT = { prompt: "A calm sea at sunrise" };
 const IMAGE = { ...PROMPT, imageUrl: "https://images.example.com/1.png" };
 const SOURCE_HOST = "https://videos.example.com";
-const BODIES: Readonly<Record<GenerationEndpoint, object>> = {
+export const SAMPLE_BODIES: Readonly<Record<GenerationEndpoint, object>> = {
   "gen2/text-to-video": PROMPT,
   "gen2/image-to-video": IMAGE,
   "gen2-pro/text-to-video": PROMPT,
@@ -98,7 +98,7 @@ const BODIES: Readonly<Record<GenerationEndpoint, object>> = {
 const TASK_ID = "task-1";
 
 function dryRun(dialect: Dialect, endpoint: GenerationEndpoint): Finding[] {
-  const validation = validateGeneration(endpoint, BODIES[endpoint], SOURCE_HOST);
+  const validation = validateGeneration(endpoint, SAMPLE_BODIES[endpoint], SOURCE_HOST);
   if (!validation.ok) throw new Error(`the body for ${endpoint} is not valid`);
   const { body, text } = validation;
   const created = createRequest(dialect, { endpoint, body: { ...body }, text });

@@ -5,12 +5,10 @@ import { type Restored, restoreStore } from "../archive/restore.ts";
 import { type ArchiveVerification, verifyArchive } from "../archive/verify-archive.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { withArchive, withOwnArchive } from "./local-archive.ts";
-import { requireConfig } from "./local-config.ts";
 import { command, group } from "./options.ts";
 import { findingsText, print } from "./output.ts";
-import { startProgress } from "./progress.ts";
-import { withAnyLayout, withRedisToWrite } from "./redis.ts";
-import { iso } from "./terminal.ts";
+import { requireConfig, withAnyLayout, withRedisToWrite } from "./redis.ts";
+import { iso, startProgress } from "./terminal.ts";
 
 export const archiveCommand = group("archive", "the archive in PostgreSQL at ARCHIVE_URL", [
   migrateCommand,

@@ -20,7 +20,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import { onOwnNodes } from "../redis/open-nodes.ts";
 import { storeReason } from "../redis/reasons.ts";
 import { command, group } from "./options.ts";
-import { type CommandOutput, print, shownPath } from "./output.ts";
+import { type CommandOutput, numbered, print, shownPath } from "./output.ts";
 import { table } from "./terminal.ts";
 
 const ADMIN_TIMEOUT_MS = 3000;
@@ -57,7 +57,7 @@ async function checked(file: string | undefined): Promise<CommandOutput> {
   const ok = problems.length === 0;
   const words = ok
     ? `${shownPath(name)} is valid.`
-    : `${problems.map(printed).join("\n")}\n${countOf(problems)} in ${shownPath(name)}.`;
+    : `${problems.map(printed).join("\n")}\n${numbered(problems.length, "problem", "problems")} in ${shownPath(name)}.`;
   const notChecked = inUse?.notChecked;
   const lines = [words, ...hiddenInWords(hidden)];
   if (notChecked !== undefined) lines.push(`Not checked: ${notChecked}.`);
@@ -95,7 +95,12 @@ async function tiersInUse(
 /** As a gateway that starts in this environment has them. @throws ConfigError with all problems of the file */
 function effective(file: string | undefined): CommandOutput {
   const loaded = requireLoaded(readConfig({ env: process.env, file }));
-  const { settings, secrets } = effectiveSettings(loaded);
+  const settings = [...settingLeaves(redactSettings(loaded.settings))].map(([setting, value]) => ({
+    ...{ setting, value: redactSetting(setting, value) },
+    ...originOf(loaded, setting),
+  }));
+  const isSet = (name: string) => variable(loaded.source.env, name) !== undefined;
+  const secrets = Object.fromEntries(SECRET_VARIABLES.map((name) => [name, isSet(name) ? "set" : "unset"]));
   const name = printedName(loaded.source.file);
   const rows = settings.map((one) => [
     one.setting,
@@ -112,14 +117,11 @@ function effective(file: string | undefined): CommandOutput {
   };
 }
 
-function originInWords(one: EffectiveSetting, file: string): string {
+function originInWords(one: ReturnType<typeof originOf>, file: string): string {
   if (one.from === "environment") return one.variable;
   if (one.from === "file") return one.line === undefined ? file : `${file}:${one.line}`;
   return "default";
 }
-
-const countOf = ({ length }: readonly ConfigProblem[]): string =>
-  length === 1 ? "1 problem" : `${length} problems`;
 
 export function checkConfig(file?: string) {
   const { loaded, problems } = readConfig({ env: process.env, file });
@@ -195,7 +197,7 @@ async function diff(file: string | undefined, flags: DiffFlags): Promise<Command
       `${shownPath(name)}, compared with ${base.name}:`,
       "",
       ...inLines(found, base, isSlip),
-      ...refusedInLines(refused),
+      ...(refused.length === 0 ? [] : ["", "The running gateway would refuse this file:", ...refused]),
       ...notNamed.map((problem) => `\n${printed(problem)}`),
       ...decided(base),
       ...(base.notChecked === undefined ? [] : ["", `Not checked: ${base.notChecked}.`]),
@@ -212,9 +214,6 @@ function tiersOf({ keysByTier, written }: Base, tiers: Config["tiers"], file: st
   const asProblems = (some: typeof missing) => tierProblems(some, { keysByTier, tiers, file });
   return { missing, dropped: asProblems(dropped), notNamed: asProblems(others) };
 }
-
-const refusedInLines = (refused: readonly string[]): string[] =>
-  refused.length === 0 ? [] : ["", "The running gateway would refuse this file:", ...refused];
 
 function inLines(
   found: readonly Difference[],
@@ -304,36 +303,9 @@ async function running(admin: string): Promise<Base> {
 }
 
 /** Where the value of a setting is from. */
-type Origin =
-  | { from: "environment"; variable: string }
-  | { from: "file"; line: number | undefined }
-  | { from: "default" };
-
-type EffectiveSetting = { setting: string; value: unknown } & Origin;
-
-interface Effective {
-  settings: EffectiveSetting[];
-  /** By variable. */
-  secrets: Record<string, "set" | "unset">;
-}
-
-/** All settings in force, without secrets, and where each is from. */
-function effectiveSettings(loaded: Loaded): Effective {
-  const { origins, linesInFile, source } = loaded;
-  const originOf = (setting: string): Origin => {
-    const variable = origins.get(setting);
-    if (variable !== undefined) return { from: "environment", variable };
-    if (linesInFile.has(setting)) return { from: "file", line: linesInFile.get(setting) };
-    return { from: "default" };
-  };
-  return {
-    settings: [...settingLeaves(redactSettings(loaded.settings))].map(([setting, value]) => ({
-      setting,
-      value: redactSetting(setting, value),
-      ...originOf(setting),
-    })),
-    secrets: Object.fromEntries(
-      SECRET_VARIABLES.map((name) => [name, variable(source.env, name) === undefined ? "unset" : "set"]),
-    ),
-  };
+function originOf({ origins, linesInFile }: Loaded, setting: string) {
+  const variable = origins.get(setting);
+  if (variable !== undefined) return { from: "environment", variable } as const;
+  if (linesInFile.has(setting)) return { from: "file", line: linesInFile.get(setting) } as const;
+  return { from: "default" } as const;
 }

@@ -1,6 +1,10 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { correctionOfCharges } from "../admin/api/routes/corrections.ts";
-import { adjustmentOfCredits, grantOfCredits, reversalOfGrant } from "../admin/api/routes/credits.ts";
+import {
+  adjustmentOfCredits,
+  correctionOfCharges,
+  grantOfCredits,
+  reversalOfGrant,
+} from "../admin/api/routes/credits.ts";
 import { transactionsOfAll } from "../admin/api/routes/transactions.ts";
 import { keyShown } from "../admin/api/shown.ts";
 import { CREDITS_MAX } from "../domain/money.ts";
@@ -9,13 +13,12 @@ import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { eachKey, oldestKeys } from "../operations/keys/keys.ts";
 import { detailsOf, kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { refusalsJson, refusalsText, statusText } from "./keys-shown.ts";
+import { refusalsJson, refusalsText, statusText } from "./keys-list.ts";
 import { ledgerRow } from "./ledger-rows.ts";
-import { requireConfig } from "./local-config.ts";
 import { ACCOUNT, flat, listed, operationCommand, timeIn } from "./operation-command.ts";
 import { command, group } from "./options.ts";
 import { note, print } from "./output.ts";
-import { withRedis } from "./redis.ts";
+import { requireConfig, withRedis } from "./redis.ts";
 import { listing, moment, table } from "./terminal.ts";
 
 /** `tollgate keys list --account` shows all. */

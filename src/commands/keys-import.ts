@@ -9,11 +9,10 @@ import { readKey } from "../operations/keys/keys.ts";
 import { inCommandWords, OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
-import { requireConfig } from "./local-config.ts";
 import { actorOf } from "./options.ts";
 import { note, print } from "./output.ts";
-import { startProgress } from "./progress.ts";
-import { listing, table } from "./terminal.ts";
+import { requireConfig } from "./redis.ts";
+import { listing, startProgress, table } from "./terminal.ts";
 
 const BATCH = 100;
 /** Problems that are listed; the others are counted. */

@@ -1,6 +1,7 @@
 import { type Command, Option } from "commander";
 import { keyShown } from "../admin/api/shown.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
+import type { AccountRefusals } from "../operations/accounts/refusals.ts";
 import {
   eachKey,
   findKey,
@@ -12,13 +13,11 @@ import {
 } from "../operations/keys/keys.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { statusText } from "./keys-shown.ts";
-import { requireConfig } from "./local-config.ts";
 import { flat } from "./operation-command.ts";
 import { command, whole } from "./options.ts";
 import { jsonList, note, noteUnread, writeOut } from "./output.ts";
-import { withRedis } from "./redis.ts";
-import { moment, table } from "./terminal.ts";
+import { requireConfig, withRedis } from "./redis.ts";
+import { iso, moment, type PaintedCell, table } from "./terminal.ts";
 
 const LIMIT_MAX = 100_000;
 /** Keys found in one walk over the store. Memory grows with it, and the number of walks shrinks. */
@@ -111,4 +110,30 @@ function tableOutput(): Output {
       if (next !== undefined) note(`There are more: --after ${next}`);
     },
   };
+}
+
+const COLOURS = { active: "green", expired: "yellow", revoked: "red" } as const;
+
+export const statusText = ({ status }: KeyRecord): PaintedCell => ({ style: COLOURS[status], text: status });
+
+const REFUSALS_SHOWN_MAX = 20;
+
+export const refusalsJson = ({ hours, uncounted }: AccountRefusals) => ({
+  refusals: hours.map(({ atMs, keyId, outcome, count }) => ({
+    ...{ hour: iso(atMs), key_id: keyId, outcome, count },
+  })),
+  uncounted_refusals: uncounted || undefined,
+});
+
+export function refusalsText({ hours, uncounted }: AccountRefusals): string[] {
+  if (hours.length === 0) return [];
+  const rows = hours
+    .slice(0, REFUSALS_SHOWN_MAX)
+    .map(({ atMs, keyId, outcome, count }) => [iso(atMs), keyId, outcome, count]);
+  const more = hours.length - rows.length;
+  return [
+    table(["REFUSED IN THE HOUR OF", "KEY ID", "OUTCOME", "TIMES"], rows),
+    ...(more > 0 ? [`${more} earlier rows of the last eight days: --json has them.`] : []),
+    ...(uncounted > 0 ? [`${uncounted} refusals of this and other accounts had no room in the counts.`] : []),
+  ];
 }

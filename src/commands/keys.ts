@@ -13,10 +13,8 @@ import { refusalsOf } from "../operations/accounts/refusals.ts";
 import { issueKey, requireNewKeysTier } from "../operations/keys/issue-key.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { importCommand } from "./keys-import.ts";
-import { listCommand } from "./keys-list.ts";
+import { listCommand, refusalsJson, refusalsText } from "./keys-list.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
-import { refusalsJson, refusalsText } from "./keys-shown.ts";
-import { requireConfig } from "./local-config.ts";
 import {
   flat,
   limitOptions,
@@ -29,6 +27,7 @@ import {
 } from "./operation-command.ts";
 import { actorOf, group } from "./options.ts";
 import { print } from "./output.ts";
+import { requireConfig } from "./redis.ts";
 import { fromNow, iso, listing, paint, widthOf, wrapped } from "./terminal.ts";
 
 const OVERLAP_MAX_MS = 366 * 86_400_000;

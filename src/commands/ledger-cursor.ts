@@ -2,14 +2,13 @@ import { existsSync, linkSync, readFileSync, renameSync, rmSync, statSync, write
 import { type FileHandle, open, rename, utimes } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
-import { isRunning } from "../durability/process-files.ts";
+import { parseObject } from "../domain/json.ts";
+import { isRunning, SILENT_MS } from "../durability/process-files.ts";
 import { formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { LedgerFormat } from "./ledger-rows.ts";
 
 const TOUCH_EVERY_MS = 10_000;
-/** A lock of another host is stale when it has not been touched for this long: that host's processes cannot be seen here. */
-const SILENT_MS = 45_000;
 
 export interface CursorState {
   cursor: LedgerCursor;
@@ -39,14 +38,8 @@ export function readCursorFile(
 }
 
 function parseState(text: string): CursorState | undefined {
-  let data: Partial<Record<string, unknown>>;
-  try {
-    data = JSON.parse(text);
-  } catch {
-    return undefined;
-  }
-  const cursor = typeof data?.cursor === "string" ? parseCursor(data.cursor) : undefined;
-  const { account, format, output_file: file, output_bytes: bytes } = data ?? {};
+  const { account, format, output_file: file, output_bytes: bytes, ...data } = parseObject(text) ?? {};
+  const cursor = typeof data.cursor === "string" ? parseCursor(data.cursor) : undefined;
   if (!cursor || typeof account !== "string" || (format !== "csv" && format !== "ndjson")) return undefined;
   const output = typeof file === "string" && typeof bytes === "number" ? { file, bytes } : undefined;
   return { cursor, account, format, output };

@@ -22,9 +22,8 @@ import {
 import { CSV_HEADER, LEDGER_FORMATS, type LedgerFormat, ledgerRow, linesOf } from "./ledger-rows.ts";
 import { command, fileName, pastMs } from "./options.ts";
 import { jsonList, note, noteUnread, print, writeOut } from "./output.ts";
-import { startProgress } from "./progress.ts";
 import { withRedis } from "./redis.ts";
-import { iso } from "./terminal.ts";
+import { iso, startProgress } from "./terminal.ts";
 
 /** A flush to disk may take a tenth of a second, and a page much less. */
 const KEEP_EVERY_MS = 1000;

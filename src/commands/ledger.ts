@@ -6,8 +6,8 @@ import { OperatorError } from "../records/operator-error.ts";
 import { exportCommand } from "./ledger-export.ts";
 import { command, group } from "./options.ts";
 import { findingsText, numbered, print } from "./output.ts";
-import { startProgress } from "./progress.ts";
 import { ownConfig, withRedis } from "./redis.ts";
+import { startProgress } from "./terminal.ts";
 
 export const ledgerCommand = group("ledger", "the ledger: verify and export it", [
   verifyCommand,

@@ -2,7 +2,7 @@ import { InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
-import { requireWebhooks } from "../admin/api/webhook-rules.ts";
+import { requireWebhooks } from "../admin/api/services.ts";
 import { archiveLookUps, type LazyArchive, lazyArchive } from "../archive/archived-reads.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
@@ -11,10 +11,9 @@ import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { optionalArchiveUrl } from "./local-archive.ts";
-import { requireConfig } from "./local-config.ts";
 import { type ActorFlags, actorOf, changing, command, futureMs, type MakeCommand, whole } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
-import { withRedis, withRedisToWrite } from "./redis.ts";
+import { requireConfig, withRedis, withRedisToWrite } from "./redis.ts";
 import { iso, listing, moment, table } from "./terminal.ts";
 
 /** @param before what an earlier use of the same option made */

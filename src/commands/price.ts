@@ -9,10 +9,9 @@ import { type Price, priceListAt } from "../domain/prices.ts";
 import { requireEndpoint } from "../operations/access/operator-values.ts";
 import { readAccountObject } from "../operations/accounts/operator-accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import { requireConfig } from "./local-config.ts";
 import { command } from "./options.ts";
 import { type CommandOutput, print, shownPath } from "./output.ts";
-import { withRedis } from "./redis.ts";
+import { requireConfig, withRedis } from "./redis.ts";
 import { table } from "./terminal.ts";
 
 interface Flags {

@@ -1,4 +1,6 @@
-import { readConfig } from "../config/config.ts";
+import { type Config, readConfig } from "../config/config.ts";
+import { printed } from "../config/problems.ts";
+import { redisUrlRule } from "../config/setting-rules.ts";
 import { parseRedisAddress } from "../domain/redis-address.ts";
 import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
 import {
@@ -7,9 +9,9 @@ import {
   operatorWords,
   type Written,
 } from "../operations/access/operator-session.ts";
+import { OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { partitionsOf, storedFacts } from "../redis/store-facts.ts";
-import { redisUrl, requireConfig } from "./local-config.ts";
 
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
 const COMMAND_TIMEOUT_MS = 10_000;
@@ -60,3 +62,20 @@ export const ownConfig = () => readConfig({ env: process.env }).loaded?.config;
 /** `store.tls_ca`, where the configuration of this machine is valid; else Node's own authorities count. */
 export const tlsCaFor = (url: string): string | undefined =>
   parseRedisAddress(url).tls ? ownConfig()?.store.tlsCa : undefined;
+
+/** The configuration of this machine. @throws OperatorError that lists its problems */
+export function requireConfig(): Config {
+  const { loaded, problems } = readConfig({ env: process.env });
+  if (loaded) return loaded.config;
+  throw new OperatorError(`the configuration cannot be loaded:\n${problems.map(printed).join("\n")}`);
+}
+
+/** `REDIS_URL`, else the config's. May hold a password. @throws OperatorError for what this command cannot use */
+export function redisUrl(): string {
+  const fromEnv = process.env.REDIS_URL;
+  const url = fromEnv || requireConfig().store.redisUrl;
+  const problem = redisUrlRule(url);
+  if (problem !== undefined)
+    throw new OperatorError(`${fromEnv ? "REDIS_URL" : "store.redis_url"} ${problem}`);
+  return url;
+}

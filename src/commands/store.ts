@@ -1,14 +1,15 @@
 import type { Command } from "commander";
+import { readingOfMaintenance, settingOfMaintenance } from "../admin/api/routes/maintenance.ts";
 import { isMeantBy, replacedStore } from "../durability/losses/last-confirmed.ts";
 import type { ListedEntry } from "../durability/losses/missing-entries.ts";
 import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
 import { acceptReplaced, acceptStore, type LossList, listLoss } from "../operations/store/operator-loss.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { storedFacts } from "../redis/store-facts.ts";
-import { requireConfig } from "./local-config.ts";
+import { operationCommand } from "./operation-command.ts";
 import { command, group, whole } from "./options.ts";
 import { print } from "./output.ts";
-import { withAnyLayout, withConfirmedRedis } from "./redis.ts";
+import { requireConfig, withAnyLayout, withConfirmedRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 /** Rows of each table, unless `--limit` says otherwise. */
@@ -186,3 +187,21 @@ function limitsOf({ lost }: LossList): string {
     "after that may be lost too. Repeat the grants of that time as well."
   );
 }
+
+export const maintenanceCommand = group(
+  "maintenance",
+  "maintenance: generations and uploads are refused with 503, polls and credits go on",
+  [
+    operationCommand(settingOfMaintenance, {
+      name: "on",
+      about: "begin maintenance, in every gateway within two seconds",
+      options: {
+        "--retry-after <seconds>": "how long customers are told to wait; 60 when left out",
+        "--message <text>": "what customers are told",
+      },
+      always: { on: true },
+    }),
+    operationCommand(settingOfMaintenance, { name: "off", about: "end maintenance", always: { on: false } }),
+    operationCommand(readingOfMaintenance, { name: "show", about: "whether there is maintenance" }),
+  ],
+);

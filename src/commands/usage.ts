@@ -15,10 +15,9 @@ import { type FromRedis, statementInRedis, usageInRedis } from "../ledger/usage-
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
-import { requireConfig } from "./local-config.ts";
 import { command, dayOption } from "./options.ts";
 import { note, noteUnread, print, writeOut } from "./output.ts";
-import { withRedis } from "./redis.ts";
+import { requireConfig, withRedis } from "./redis.ts";
 import { iso, table } from "./terminal.ts";
 
 const GROUPS = Object.keys(USAGE_COLUMNS) as UsageGroup[];

@@ -5,6 +5,20 @@ const DIGEST_BYTES = 9;
 /** Of a cursor, at most. The longest is that of a list of tasks, with the refunds whose charge is still to come. */
 export const CURSOR_CHARS_MAX = 6000;
 
+/** A page of a list that is asked for. */
+export interface PageQuery {
+  /** Where an earlier page ended; undefined for the first page. */
+  cursor?: string | undefined;
+  limit: number;
+}
+
+/** Unix ms. */
+export interface Period {
+  fromMs?: number | undefined;
+  /** Exclusive. */
+  toMs?: number | undefined;
+}
+
 /**
  * A position under a digest of it, the list and its filters, so that no other list takes it. No secret.
  * @param list what the list is and what it is filtered by
@@ -12,8 +26,13 @@ export const CURSOR_CHARS_MAX = 6000;
 export const cursorOf = (list: readonly unknown[], position: string): string =>
   Buffer.concat([digestOf(list, position), Buffer.from(position)]).toString("base64url");
 
-/** The position in a cursor that `cursorOf` made for the same list. @throws OperatorError */
-export function positionOf(list: readonly unknown[], cursor: string): string {
+/** The position in a cursor that `cursorOf` made for the same list; none without a cursor. @throws OperatorError */
+export function positionOf<Cursor extends string | undefined>(
+  list: readonly unknown[],
+  cursor: Cursor,
+): Cursor extends string ? string : string | undefined;
+export function positionOf(list: readonly unknown[], cursor: string | undefined): string | undefined {
+  if (cursor === undefined) return undefined;
   const bytes = Buffer.from(cursor.slice(0, CURSOR_CHARS_MAX), "base64url");
   const position = bytes.subarray(DIGEST_BYTES).toString();
   if (bytes.length > DIGEST_BYTES && cursorOf(list, position) === cursor) return position;

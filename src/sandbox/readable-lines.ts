@@ -1,6 +1,7 @@
 import { createInterface } from "node:readline";
 import type { Readable } from "node:stream";
 import { styleText } from "node:util";
+import { parseObject } from "../domain/json.ts";
 import { visible } from "../domain/operator-texts.ts";
 
 const STYLES = { warn: "yellow", error: "red", fatal: "red" } as const;
@@ -24,13 +25,13 @@ export function printReadably(
   ownRequestId: string,
 ): void {
   createInterface({ input: from }).on("line", (line) => {
-    if (fieldsOf(line)?.client_request_id !== ownRequestId) to.write(`${readable(line)}\n`);
+    if (parseObject(line)?.client_request_id !== ownRequestId) to.write(`${readable(line)}\n`);
   });
 }
 
 /** Text from outside may contain escape sequences, so it is made visible. */
 export function readable(line: string): string {
-  const fields = fieldsOf(line);
+  const fields = parseObject(line);
   if (!fields) return visible(line);
   const { level = "", time = "", msg } = fields;
   const at = String(time).slice(11, 19);
@@ -39,15 +40,6 @@ export function readable(line: string): string {
   const style = STYLES[level as keyof typeof STYLES];
   const word = visible(String(level)).padEnd(5);
   return `${visible(at)} ${style ? styleText(style, word) : word} ${text}`.trimEnd();
-}
-
-function fieldsOf(line: string): Record<string, unknown> | undefined {
-  if (!line.startsWith("{")) return undefined;
-  try {
-    return JSON.parse(line) as Record<string, unknown>;
-  } catch {
-    return undefined;
-  }
 }
 
 function requestOf({

@@ -101,7 +101,7 @@ export const CONTROLS: readonly Control[] = [
     attack: "small-token",
     patches: [
       {
-        file: "src/admin/api/call-bounds.ts",
+        file: "src/admin/api/authorize.ts",
         from: "if (minute.sum + 1 > writesPerMinute)",
         to: "if (false)",
       },

@@ -74,6 +74,7 @@ export interface Route {
   /** True for a call that only revokes, suspends or closes: a token may do that beside its other writes. */
   ends?: ((body: unknown) => boolean) | undefined;
   answers: Partial<Record<200 | 201, DescribedAnswer>>;
+  /** Beside 404 for what its path names. */
   refusals: readonly (404 | 409 | 412)[];
   run(call: ApiCall, services: Services): Promise<Answer>;
 }
@@ -112,7 +113,9 @@ function declared<Query extends TObject, Body extends TObject>(target: Target, g
   const [method, path] = target.split(" ") as [Method, string];
   return {
     ...{ method, path, tag: TAG_OF[given.scope.split(":")[0]!] ?? "Configuration" },
-    ...{ needsIdempotencyKey: false, takesIfMatch: false, onlyReads: false, refusals: [], ...given },
+    ...{ needsIdempotencyKey: false, takesIfMatch: false, onlyReads: false, ...given },
+    // An object that the path names may not exist.
+    refusals: [...(path.includes("{") ? ([404] as const) : []), ...(given.refusals ?? [])],
     ...{ query: given.query ?? NO_QUERY, body: given.body },
   };
 }

@@ -4,11 +4,9 @@ import { type Route, route } from "./route.ts";
 import { accountRoutes } from "./routes/accounts.ts";
 import { auditRoutes } from "./routes/audit.ts";
 import { catalogRoutes } from "./routes/catalog.ts";
-import { correctionOfCharges } from "./routes/corrections.ts";
 import { creditRoutes } from "./routes/credits.ts";
 import { keyRoutes } from "./routes/keys.ts";
 import { maintenanceRoutes } from "./routes/maintenance.ts";
-import { quoteOfPrice } from "./routes/quotes.ts";
 import { searchRoutes } from "./routes/search.ts";
 import { statementRoutes } from "./routes/statements.ts";
 import { taskRoutes } from "./routes/tasks.ts";
@@ -43,13 +41,11 @@ export const ROUTES: readonly Route[] = [
   ...keyRoutes,
   ...transactionRoutes,
   ...creditRoutes,
-  correctionOfCharges,
   ...taskRoutes,
   ...usageRoutes,
   ...webhookRoutes,
   ...statementRoutes,
   ...catalogRoutes,
-  quoteOfPrice,
   ...tokenRoutes,
   ...auditRoutes,
   ...maintenanceRoutes,

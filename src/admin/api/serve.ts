@@ -9,12 +9,18 @@ import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
 import { type RefusalLog, requestLine, shortened, withoutSecrets } from "../refusal-log.ts";
 import { compressed, json, type Reply, send } from "../reply.ts";
-import { authorize, type Grantee, requireOwnAccount, requireScope } from "./authorize.ts";
-import { createCallLimit, createWriteBudget } from "./call-bounds.ts";
+import {
+  authorize,
+  createCallLimit,
+  createWriteBudget,
+  type Grantee,
+  requireOwnAccount,
+  requireScope,
+} from "./authorize.ts";
 import { object } from "./field-schemas.ts";
 import { IDEMPOTENCY_HEADER, PROBLEMS, Problem, problemBody, problemOf } from "./problems.ts";
 import { etagOf, readJsonBody, readQuery, revisionsOf } from "./request.ts";
-import type { ApiCall, Route } from "./route.ts";
+import type { Answer, ApiCall, Route } from "./route.ts";
 import { ROUTES } from "./routes.ts";
 import type { Services } from "./services.ts";
 
@@ -28,24 +34,23 @@ const PROBLEM_HEADERS = { ...HEADERS, "Content-Type": "application/problem+json;
 const JSON_HEADERS = { ...HEADERS, "Content-Type": "application/json; charset=utf-8" };
 const CSV_HEADERS = { ...HEADERS, "Content-Type": "text/csv; charset=utf-8; header=present" };
 const CSV = /(?:^|,)\s*text\/csv\s*(?:;(?!\s*q=0(?:\.0*)?\s*(?:,|$))[^,]*)?(?:,|$)/i;
-const acceptsCsv = (accept = ""): boolean => CSV.test(accept);
 const NO_BODY = object({});
 const CALL = "management call";
 /** Of reads, those that were refused because of who asks are on record. */
 const REFUSED_READS: ReadonlySet<number> = new Set([401, 403, 421, 429]);
 
-/** Called with each answer: the route's template, or `unknown`, and the status. */
-type Counted = (route: string, status: number) => void;
-
 export type AdminApi = ReturnType<typeof createAdminApi>;
 
-export function createAdminApi(options: {
+interface AdminApiOptions {
   access: Access;
   services: Services;
-  counted: Counted;
+  /** Called with each answer: the route's template, or `unknown`, and the status. */
+  counted(route: string, status: number): void;
   refusals: Pick<RefusalLog, "write" | "counted">;
   log: Logger;
-}) {
+}
+
+export function createAdminApi(options: AdminApiOptions) {
   const { access, services, counted, refusals, log } = options;
   const find = createFinder(ROUTES);
   const callLimit = createCallLimit();
@@ -65,16 +70,7 @@ export function createAdminApi(options: {
     if (route.method !== "GET" && !route.onlyReads) {
       budget.take(root, route.ends?.(call.body) ? "ends" : "adds", JSON.stringify(call.body).length);
     }
-    const { status, body, revision, confirmed, csv } = await callLimit.run(root ?? by, () =>
-      route.run(call, services),
-    );
-    if (csv && acceptsCsv(headerOf(req, "accept"))) {
-      const next = csv.next === undefined ? {} : { "X-Next-Cursor": csv.next };
-      return { status, body: csv.text, headers: { ...CSV_HEADERS, ...next } };
-    }
-    const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
-    const written = confirmed === false ? { ...body, confirmed } : body;
-    return json(status, written, { ...JSON_HEADERS, ...etag });
+    return replyOf(await callLimit.run(root ?? by, () => route.run(call, services)), req);
   }
 
   function refusal(error: unknown, seen: Seen, method: string | undefined): Reply {
@@ -113,6 +109,17 @@ export function createAdminApi(options: {
       send(res, { ...sent, headers: { "X-Request-Id": seen.requestId, ...headers } });
     },
   };
+}
+
+/** In JSON, or in CSV where that is asked for and there is any. */
+function replyOf({ status, body, revision, confirmed, csv }: Answer, req: IncomingMessage): Reply {
+  if (csv && CSV.test(headerOf(req, "accept") ?? "")) {
+    const next = csv.next === undefined ? {} : { "X-Next-Cursor": csv.next };
+    return { status, body: csv.text, headers: { ...CSV_HEADERS, ...next } };
+  }
+  const etag = revision === undefined ? {} : { ETag: etagOf(revision) };
+  const written = confirmed === false ? { ...body, confirmed } : body;
+  return json(status, written, { ...JSON_HEADERS, ...etag });
 }
 
 interface Seen {

@@ -8,6 +8,7 @@ import type { OperatorSession } from "../../operations/access/operator-session.t
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
 import type { WebhookRules } from "../../operations/webhooks/endpoints.ts";
+import { webhooksAreOff } from "../../operations/webhooks/endpoints.ts";
 import type { createLive } from "../live-figures.ts";
 
 /** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
@@ -65,4 +66,13 @@ export function shared<Owner extends object, Argument, Result>(
     });
     return mine.result;
   };
+}
+
+/** Loads the modules of webhooks only where they are on. @throws OperatorError `webhooks_off` */
+export async function requireWebhooks(settings: Config["webhooks"]): Promise<WebhookRules> {
+  if (settings.secretKey === undefined) throw webhooksAreOff();
+  const { webhookRules } = await import("../../webhooks/operator-rules.ts");
+  const rules = webhookRules(settings);
+  if (!rules) throw webhooksAreOff();
+  return rules;
 }

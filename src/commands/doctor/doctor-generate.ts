@@ -8,18 +8,14 @@ import { validateGeneration } from "../../domain/generation-body.ts";
 import { priceOf } from "../../domain/prices.ts";
 import type { PollOutcome } from "../../upstream/poll-request.ts";
 import { createUpstream, type GenerationOutcome, type Upstream } from "../../upstream/upstream.ts";
+import { SAMPLE_BODIES } from "../adapter.ts";
 
 const { good, failed } = checksOf("generation");
 
-const PROMPT = "A calm sea at sunrise";
-/** Bodies of generations that need no image and no video; without an endpoint, the cheaper of the first two is tried. */
-const BODIES: Readonly<Partial<Record<GenerationEndpoint, object>>> = {
-  "gen2/text-to-video": { prompt: PROMPT },
-  "gen2-pro/text-to-video": { prompt: PROMPT },
-  "gen2-pro/storyboard": { nFrames: "10", shots: [{ Scene: PROMPT, duration: 10 }] },
-};
+/** Without an endpoint, the cheaper of these two is tried. */
 const ENDPOINTS = ["gen2/text-to-video", "gen2-pro/text-to-video"] as const;
-export const TRIED_ENDPOINTS = Object.keys(BODIES) as GenerationEndpoint[];
+/** They need no image and no video. */
+export const TRIED_ENDPOINTS: readonly GenerationEndpoint[] = [...ENDPOINTS, "gen2-pro/storyboard"];
 /** In place of an account: the generation is nobody's. */
 const OWNER = "doctor";
 const PAUSE_FIRST_MS = 250;
@@ -68,7 +64,7 @@ export function testGeneration(
   wanted?: GenerationEndpoint,
 ): TestGeneration {
   const generations = (wanted === undefined ? ENDPOINTS : [wanted]).map((endpoint): TestGeneration => {
-    const validation = validateGeneration(endpoint, BODIES[endpoint], sourceVideoHost);
+    const validation = validateGeneration(endpoint, SAMPLE_BODIES[endpoint], sourceVideoHost);
     if (!validation.ok) throw new Error(`the body for ${endpoint} is not valid`);
     const { body, text } = validation;
     return {

@@ -18,12 +18,10 @@ import { processLimits } from "../../config/process-bounds.ts";
 import { visible, visibleLines } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { adminUrl, checkConfig } from "../config.ts";
-import { redisUrl } from "../local-config.ts";
 import { command, spanMs } from "../options.ts";
 import { note, print, shownPath } from "../output.ts";
-import { startProgress } from "../progress.ts";
-import { tlsCaFor, withAnyLayout } from "../redis.ts";
-import { paint, widthOf, wrapped } from "../terminal.ts";
+import { redisUrl, tlsCaFor, withAnyLayout } from "../redis.ts";
+import { paint, startProgress, widthOf, wrapped } from "../terminal.ts";
 import {
   type GenerationRun,
   generationCheck,

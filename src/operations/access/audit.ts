@@ -1,6 +1,6 @@
 import { LIMITS } from "../../domain/limits.ts";
 import { isMomentMs } from "../../domain/moments.ts";
-import { cursorOf, positionOf } from "../../records/cursors.ts";
+import { cursorOf, type Period, positionOf } from "../../records/cursors.ts";
 import { recordOf, type StreamEntry } from "../../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../../records/names.ts";
 import { statusOf } from "../../records/records.ts";
@@ -36,15 +36,11 @@ const NUMBERS = new Set<string>([
 const TIMES = new Set(["expires_at", "revoked_at"]);
 const JSON_TEXTS = new Set(["metadata", "scopes", "accounts"]);
 
-interface AuditQuery {
+interface AuditQuery extends Period {
   accountId?: string | undefined;
   /** Who: the whole `by`, or its first word, such as a token's id. */
   by?: string | undefined;
   action?: string | undefined;
-  /** Unix ms, inclusive. */
-  fromMs?: number | undefined;
-  /** Unix ms, exclusive. */
-  toMs?: number | undefined;
   /** Of those that the rest lets through. */
   isWanted?(record: AuditRecord): boolean;
   limit: number;

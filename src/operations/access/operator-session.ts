@@ -44,7 +44,6 @@ const unavailable = (error: unknown): Error =>
 export function createOperatorSession(options: SessionOptions) {
   const { redisUrl, tlsCa, partitions, timeoutMs = COMMAND_TIMEOUT_MS, inWords = unavailable } = options;
   const isPlaced = parseRedisAddress(redisUrl).kind !== "server";
-  let current: Opened | undefined;
 
   async function open(): Promise<OpenedNodes> {
     const opened = await openNodes({ redisUrl, tlsCa }, timeoutMs);
@@ -57,29 +56,11 @@ export function createOperatorSession(options: SessionOptions) {
     }
   }
 
-  function use(): Opened {
-    const isOld = isPlaced && current !== undefined && performance.now() - current.openedMs > PLACED_MS;
-    if (isOld) leave(current!);
-    current ??= { ready: open(), openedMs: performance.now(), users: 0 };
-    current.users++;
-    return current;
-  }
-  function leave(opened: Opened): void {
-    if (current === opened) current = undefined;
-    if (opened.users > 0) return;
-    opened.ready.then(
-      ({ close }) => close(),
-      () => undefined,
-    );
-  }
-  function release(opened: Opened): void {
-    opened.users--;
-    if (current !== opened) leave(opened);
-  }
+  const shared = shareNodes(open, isPlaced ? PLACED_MS : Number.POSITIVE_INFINITY);
 
   /** @throws GatewayError `store_unavailable`, or the result of `inWords` */
   async function run<T>(work: (nodes: RedisNodes) => Promise<T>): Promise<T> {
-    const opened = use();
+    const opened = shared.use();
     let isConnected = false;
     try {
       const { nodes } = await opened.ready;
@@ -89,10 +70,10 @@ export function createOperatorSession(options: SessionOptions) {
     } catch (error) {
       // An OperatorError may quote an error of the archive.
       if (isConnected && (error instanceof OperatorError || !isStoreError(error))) throw error;
-      leave(opened);
+      shared.leave(opened);
       throw inWords(error, isConnected);
     } finally {
-      release(opened);
+      shared.release(opened);
     }
   }
 
@@ -109,6 +90,33 @@ export function createOperatorSession(options: SessionOptions) {
     /** Allows writes to a stale or empty store. */
     writeAnyway: <T>(work: (nodes: RedisNodes) => Promise<T>): Promise<Written<T>> =>
       run((nodes) => writtenBy(work, confirmed(nodes))),
+    close: shared.close,
+  };
+}
+
+/** Connections that all users of a time share, and that the last one closes. @param keptMs then later users get others */
+function shareNodes(open: () => Promise<OpenedNodes>, keptMs: number) {
+  let current: Opened | undefined;
+  function leave(opened: Opened): void {
+    if (current === opened) current = undefined;
+    if (opened.users > 0) return;
+    opened.ready.then(
+      ({ close }) => close(),
+      () => undefined,
+    );
+  }
+  return {
+    leave,
+    use(): Opened {
+      if (current && performance.now() - current.openedMs > keptMs) leave(current);
+      current ??= { ready: open(), openedMs: performance.now(), users: 0 };
+      current.users++;
+      return current;
+    },
+    release(opened: Opened): void {
+      opened.users--;
+      if (current !== opened) leave(opened);
+    },
     close(): void {
       if (current) leave(current);
     },

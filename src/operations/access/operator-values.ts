@@ -6,6 +6,12 @@ import { CREDITS_MAX } from "../../domain/money.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 
+/** Without the fields that are left out. */
+export const given = <Value>(fields: Readonly<Record<string, Value | undefined>>): Record<string, Value> =>
+  Object.fromEntries(
+    Object.entries(fields).filter((entry): entry is [string, Value] => entry[1] !== undefined),
+  );
+
 /** Also valid for a prefix. */
 export function requireAccountId(accountId: string, name = "account_id"): void {
   if (!ACCOUNT_ID.test(accountId)) {

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { labelProblem } from "../../domain/operator-texts.ts";
 import { exceededRight, SCOPES, type Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
-import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { cursorOf, type PageQuery, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { digestOf, tokenNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { StoredToken } from "../../records/records.ts";
@@ -126,12 +126,12 @@ export async function findToken(nodes: RedisNodes, secret: string): Promise<Toke
 /** Newest first, ended ones included. @throws OperatorError for an invalid cursor */
 export async function listTokens(
   nodes: RedisNodes,
-  { cursor, limit }: { cursor?: string | undefined; limit: number },
+  { cursor, limit }: PageQuery,
 ): Promise<{ tokens: TokenRecord[]; next: string | undefined }> {
   requirePageSize(limit);
   const { tokens: name } = tokenNames("");
   const redis = nodes.ofName(name);
-  const before = cursor === undefined ? undefined : positionOf(LIST, cursor);
+  const before = positionOf(LIST, cursor);
   const rank = before === undefined ? -1 : await redis.zrevrank(name, before);
   const from = rank === null ? 0 : rank + 1;
   const ids = await redis.zrange(name, String(from), String(from + limit), "REV");

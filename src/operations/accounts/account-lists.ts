@@ -1,14 +1,14 @@
 import { shown } from "../../domain/problems.ts";
-import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { badCursor, cursorOf, type PageQuery, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { metadataDigest, metadataText } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
 import type { AccountFields, AccountStatus } from "../../records/records.ts";
 import { lowerCase } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
 import type { RankedPlace } from "../../scripts/ledger.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type KeyRecord, readKeys } from "../keys/keys.ts";
@@ -24,6 +24,7 @@ import {
   type Spending,
   spendingOf,
 } from "./account-ranks.ts";
+import { requireAccount } from "./accounts.ts";
 import { type AccountObject, accountObject } from "./operator-accounts.ts";
 import { compareBytes, firstMembers, type Listed } from "./sorted-lists.ts";
 
@@ -32,7 +33,7 @@ const BATCH = 100;
 /** Of a list by balance or spending. */
 const RANKED_MAX = 300;
 
-export interface AccountQuery {
+export interface AccountQuery extends PageQuery {
   prefix?: string | undefined;
   /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
@@ -42,8 +43,6 @@ export interface AccountQuery {
   sort?: AccountSort | undefined;
   /** Only accounts whose balance in the ledger, holds included, is below this. */
   balanceBelow?: number | undefined;
-  cursor?: string | undefined;
-  limit: number;
 }
 
 /** An account in a list. */
@@ -93,7 +92,7 @@ async function pageAccounts(
   if (prefix !== "") requireAccountId(prefix, "prefix");
   if (label === "") throw new OperatorError("label must not be empty", "invalid", "label");
   const list = ["accounts", prefix, label, status, metadata];
-  let after = cursor === undefined ? "" : positionOf(list, cursor);
+  let after = positionOf(list, cursor) ?? "";
   if (own) return ownAccounts(nodes, own, query, list, after);
   const source = sourceOf(query);
   const partitions = await partitionsOf(nodes);
@@ -271,13 +270,12 @@ const isBelowBalance = (account: AccountObject | undefined, below: number | unde
 export async function listKeys(
   nodes: RedisNodes,
   accountId: string,
-  { cursor, limit }: { cursor?: string | undefined; limit: number },
+  { cursor, limit }: PageQuery,
 ): Promise<{ keys: KeyRecord[]; next: string | undefined }> {
   requirePageSize(limit);
   const list = ["keys", accountId];
-  const { partition, redis } = await placeOfAccount(nodes, accountId);
-  const { account, keys: name } = accountNames(partition, accountId);
-  if ((await redis.exists(account)) === 0) throw noAccount(accountId);
+  const { partition, redis } = await requireAccount(nodes, accountId);
+  const { keys: name } = accountNames(partition, accountId);
   let first = 0;
   if (cursor !== undefined) {
     const rank = await redis.zrank(name, positionOf(list, cursor));

@@ -49,11 +49,12 @@ export async function readAccount(nodes: RedisNodes, accountId: string): Promise
   return { ...accountRow(accountId, record), partition, entries, recent: entries.map(transactionOf) };
 }
 
-/** @throws OperatorError: a misspelt account must not look empty */
-export async function requireAccount(nodes: RedisNodes, accountId: string): Promise<void> {
-  const { partition, redis } = await placeOfAccount(nodes, accountId);
-  const { account } = accountNames(partition, accountId);
-  if (!(await redis.exists(account))) throw noAccount(accountId);
+/** Where an account is. @throws OperatorError: a misspelt account must not look empty */
+export async function requireAccount(nodes: RedisNodes, accountId: string) {
+  const place = await placeOfAccount(nodes, accountId);
+  if (!(await place.redis.exists(accountNames(place.partition, accountId).account)))
+    throw noAccount(accountId);
+  return place;
 }
 
 export const unknownAccount = (accountId: string): OperatorError =>

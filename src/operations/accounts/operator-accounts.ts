@@ -12,6 +12,7 @@ import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
 import { account, suspend } from "../../scripts/accounts.ts";
 import { gatherAll } from "../../scripts/keys.ts";
 import {
+  given,
   requireAccountId,
   requireLabel,
   requireLimits,
@@ -167,7 +168,7 @@ function fieldsOf(changes: AccountChanges) {
   const multiplier = priceMultiplier == null ? priceMultiplier : multiplierText(priceMultiplier);
   if (priceMultiplier != null && multiplier === undefined)
     throw new OperatorError(MULTIPLIER_RULE, "invalid", "price_multiplier");
-  const fields = {
+  return given<string | number | null>({
     label,
     metadata: metadata ? JSON.stringify(metadata) : metadata,
     status: status === "active" ? null : status,
@@ -175,7 +176,5 @@ function fieldsOf(changes: AccountChanges) {
     // Nothing is stored for 1, so that it costs nothing.
     price_multiplier: multiplier === "1" ? null : multiplier,
     ...byLimit(TIER_LIMITS, ({ name }) => limits[name]),
-  };
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as Record<string, string | number | null>;
+  });
 }

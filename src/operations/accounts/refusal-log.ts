@@ -1,5 +1,12 @@
 import { createHash } from "node:crypto";
-import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import {
+  badCursor,
+  cursorOf,
+  type PageQuery,
+  type Period,
+  positionOf,
+  requirePageSize,
+} from "../../records/cursors.ts";
 import { partitionOf, refusalLogNames } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -115,15 +122,10 @@ const hasId = ({ requestId, shownId }: Refusal, id: string): boolean => requestI
 const byTime = (a: Refusal, b: Refusal): number =>
   b.atMs - a.atMs || (a.requestId < b.requestId ? 1 : a.requestId > b.requestId ? -1 : 0);
 
-interface RefusalQuery {
+interface RefusalQuery extends PageQuery, Period {
   outcome?: string | undefined;
   /** Ours, or the client's own. */
   requestId?: string | undefined;
-  /** Unix ms; `toMs` exclusive. */
-  fromMs?: number | undefined;
-  toMs?: number | undefined;
-  cursor?: string | undefined;
-  limit: number;
 }
 
 /** The last 1,000 refusals of a key, of the last day. @throws OperatorError for a cursor of another list */
@@ -135,7 +137,7 @@ export async function pageRefusalsOfKey(
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const list = ["refusals-of-key", keyId, outcome, requestId, fromMs, toMs === Infinity ? undefined : toMs];
-  const [afterMs, afterId = ""] = cursor === undefined ? [] : positionOf(list, cursor).split(" ");
+  const [afterMs, afterId = ""] = positionOf(list, cursor)?.split(" ") ?? [];
   if (afterMs !== undefined && !/^\d{1,15}$/.test(afterMs)) throw badCursor();
   const place = afterMs === undefined ? undefined : { atMs: Number(afterMs), requestId: afterId };
   const found = (await refusalsOfKey(nodes, keyId, accountId))

@@ -1,6 +1,13 @@
 import type { Redis } from "ioredis";
 import { dayText } from "../../domain/moments.ts";
-import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import {
+  badCursor,
+  cursorOf,
+  type PageQuery,
+  type Period,
+  positionOf,
+  requirePageSize,
+} from "../../records/cursors.ts";
 import { partitionOf, refusalsName } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -93,10 +100,8 @@ export interface AccountRefusals {
   uncounted: number;
 }
 
-interface RefusalFilter {
+interface RefusalFilter extends Period {
   keyId?: string | undefined;
-  fromMs?: number | undefined;
-  toMs?: number | undefined;
 }
 
 export async function refusalsOf(
@@ -129,7 +134,7 @@ export async function pageRefusals(
   accountId: string,
   nowMs: number,
   filter: RefusalFilter,
-  { cursor, limit }: { cursor?: string | undefined; limit: number },
+  { cursor, limit }: PageQuery,
 ): Promise<AccountRefusals & { next: string | undefined }> {
   requirePageSize(limit);
   requireOrder(filter.fromMs, filter.toMs);

@@ -1,7 +1,6 @@
-import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { cursorOf, type PageQuery, type Period, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { ENTRY_KINDS, type LedgerEntry } from "../../records/ledger-entries.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { placeOfAccount } from "../../redis/store-facts.ts";
 import { type AuditRecord, placeOfAudit, readAudit } from "../access/audit.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
@@ -13,16 +12,11 @@ type TimelineEvent =
   | { atMs: number; entry: LedgerEntry; record?: undefined }
   | { atMs: number; record: AuditRecord; entry?: undefined };
 
-interface TimelineQuery {
-  /** Unix ms; `toMs` exclusive. */
-  fromMs?: number | undefined;
-  toMs?: number | undefined;
+interface TimelineQuery extends PageQuery, Period {
   /** True if charges are among the entries. */
   hasCharges: boolean;
   /** False: the audit alone. */
   hasLedger: boolean;
-  cursor?: string | undefined;
-  limit: number;
 }
 
 export interface Lane {
@@ -49,11 +43,11 @@ export async function pageTimeline(
   const { fromMs, toMs, hasCharges, hasLedger, cursor, limit } = query;
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
-  await requireAccount(nodes, accountId);
+  const place = await requireAccount(nodes, accountId);
   const list = ["timeline", accountId, fromMs, toMs, hasCharges, hasLedger];
-  const [ofLedger = "", ofAudit = ""] = cursor === undefined ? [] : positionOf(list, cursor).split("|");
+  const [ofLedger = "", ofAudit = ""] = positionOf(list, cursor)?.split("|") ?? [];
   const lanes = await Promise.all([
-    hasLedger ? ledgerLane(nodes, accountId, query, ofLedger, archive?.history) : noLane(),
+    hasLedger ? ledgerLane(place, accountId, query, ofLedger, archive?.history) : noLane(),
     auditLane(nodes, accountId, query, ofAudit),
   ]);
   const { events, positions } = merged(lanes, limit);
@@ -64,18 +58,17 @@ export async function pageTimeline(
 const noLane = (): Lane => ({ events: [], next: undefined, positionAt: () => ENDED });
 
 async function ledgerLane(
-  nodes: RedisNodes,
+  place: Awaited<ReturnType<typeof requireAccount>>,
   accountId: string,
   { fromMs, toMs, hasCharges, limit }: TimelineQuery,
   position: string,
   archive: ArchivedHistory | undefined,
 ): Promise<Lane> {
   if (position === ENDED) return noLane();
-  const { partition, redis } = await placeOfAccount(nodes, accountId);
   const kinds = ENTRY_KINDS.filter((kind) => kind !== "charge");
   const wanted = hasCharges ? undefined : kinds.flatMap((kind) => wantedOf(undefined, kind) ?? []);
   const { entries, next } = await readHistory({
-    ...{ redis: redis, partition, accountId, limit, archive },
+    ...{ ...place, accountId, limit, archive },
     position: position || undefined,
     filter: { wanted, fromMs, toMs },
   });

@@ -118,7 +118,11 @@ export async function book<Done extends string, Reply extends { outcome: string 
   const { outcome, balance } = reply as { outcome: string; balance: number };
   if (outcome === "unknown_account") throw unknown(what.accountId);
   if (outcome !== done && outcome !== "duplicate") throw refused(reply as Parameters<typeof refused>[0]);
-  const entry = await entryOfReference(what.nodes, { ...what, booked: reply }, what.readArchived);
+  const { readArchived } = what;
+  // The change was made, so an unavailable archive is no error.
+  const read: ReadArchived | undefined =
+    readArchived && ((...of) => readArchived(...of).catch(() => undefined));
+  const entry = (reply as { entry?: LedgerEntry }).entry ?? (await entryUnder(what.nodes, what, read));
   return { outcome: outcome as Done | "duplicate", balance, entry };
 }
 
@@ -160,23 +164,6 @@ export async function fromArchive<T>(
 }
 
 const NEEDS_ARCHIVE = "nothing is changed: only the archive knows whether this reference was used long ago";
-
-/** By the index, the latest entries, else the archive; undefined if that is unavailable. @param place.booked reply of `oncePerReference` */
-export async function entryOfReference(
-  nodes: RedisNodes,
-  place: {
-    partition: number;
-    accountId: string;
-    reference: string;
-    booked: { outcome: string; entry?: LedgerEntry };
-  },
-  readArchived: ReadArchived | undefined,
-): Promise<LedgerEntry | undefined> {
-  // The change was made, so an unavailable archive is no error.
-  const read =
-    readArchived && ((...of: Parameters<ReadArchived>) => readArchived(...of).catch(() => undefined));
-  return place.booked.entry ?? entryUnder(nodes, place, read);
-}
 
 /** @throws the error of `readArchived` */
 export async function entryUnder(

@@ -11,7 +11,7 @@ import {
   type StreamEntry,
 } from "../../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -19,9 +19,8 @@ import { type ChargeEntry, type Refunded, refund } from "../../scripts/credit-ch
 import { findTask } from "../tasks/operator-tasks.ts";
 import {
   type Booked,
-  entryOfReference,
+  book,
   fromArchive,
-  oncePerReference,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -72,42 +71,33 @@ export async function refundTask(
   const { accountId, requestId, partition } = place;
   const redis = nodes.of(partition);
   nodes.requireWritable?.([redis]);
-  const run = (charge: ChargeEntry | undefined) =>
-    oncePerReference(
-      { nodes, accountId, reference, standsFor: `refund ${requestId}`, readArchived: archive.readArchived },
-      (lookedUp) =>
-        scriptsOf(redis).run(refund, {
-          ...{ partition, accountId, requestId, reference, reason, lookedUp, charge, actor },
-        }),
-    );
-  let reply = await run(place.found && chargeOf(place.found));
-  if (reply.outcome === "search") {
-    const found = place.found ?? (await findCharge(nodes, requestId, archive, [accountId]));
-    if (found.isChargedAgain) throw chargedAgain(id, accountId);
-    if (found.isRefunded) throw refundedBefore(id);
-    reply = await run(found.charge);
-  }
-  const { outcome } = reply;
-  if (outcome !== "refunded" && outcome !== "duplicate") throw refusalOf(outcome, id, accountId);
-  const entry = await entryOfReference(
-    nodes,
-    { partition, accountId, reference, booked: reply },
-    archive.readArchived,
+  const booked = await book(
+    {
+      ...{ nodes, partition, accountId, reference, standsFor: `refund ${requestId}` },
+      readArchived: archive.readArchived,
+    },
+    "refunded",
+    async (lookedUp) => {
+      const call = { partition, accountId, requestId, reference, reason, lookedUp, actor };
+      const run = (charge: ChargeEntry | undefined) => scriptsOf(redis).run(refund, { ...call, charge });
+      const reply = await run(place.found && chargeOf(place.found));
+      if (reply.outcome !== "search") return reply;
+      const found = place.found ?? (await findCharge(nodes, requestId, archive, [accountId]));
+      if (found.isChargedAgain) throw chargedAgain(id, accountId);
+      if (found.isRefunded) throw refundedBefore(id);
+      return run(found.charge);
+    },
+    ({ outcome }) => refusalOf(outcome, id, accountId),
   );
-  return { outcome, accountId, requestId, balance: reply.balance, entry };
+  return { ...booked, accountId, requestId };
 }
 
 /** Of a refunded charge the script only checks whether this reference refunded it. */
 const chargeOf = (found: FoundCharge): ChargeEntry | undefined =>
   found.isRefunded ? undefined : found.charge;
 
-type Refusal = Exclude<Refunded["outcome"], "refunded" | "duplicate" | "forgotten" | "mismatch">;
-
-function refusalOf(outcome: Refusal, id: string, accountId: string): OperatorError {
+function refusalOf(outcome: Refunded["outcome"], id: string, accountId: string): OperatorError {
   switch (outcome) {
-    case "refunded_before":
-    case "search":
-      return refundedBefore(id);
     case "charged_again":
       return chargedAgain(id, accountId);
     case "unfinished":
@@ -119,8 +109,8 @@ function refusalOf(outcome: Refusal, id: string, accountId: string): OperatorErr
       );
     case "uncharged":
       return new OperatorError(`${id} was not charged, so there is nothing to refund`, "not_charged");
-    case "unknown_account":
-      return noAccount(accountId);
+    default:
+      return refundedBefore(id);
   }
 }
 

@@ -1,5 +1,12 @@
 import { entryOfTail, readCheckpoint } from "../../records/checkpoints.ts";
-import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import {
+  badCursor,
+  cursorOf,
+  type PageQuery,
+  type Period,
+  positionOf,
+  requirePageSize,
+} from "../../records/cursors.ts";
 import {
   ENTRY_KINDS,
   type EntryKind,
@@ -24,15 +31,9 @@ import type { ArchiveLookUps } from "./refunds.ts";
 /** Types that are asked for, and those that are stored. */
 const TYPES = { consume: ["consume", RECLAIM], recharge: ["recharge"] } as const;
 
-export interface TransactionQuery {
+export interface TransactionQuery extends PageQuery, Period {
   type?: keyof typeof TYPES | undefined;
   kind?: EntryKind | undefined;
-  /** Unix ms, inclusive. */
-  fromMs?: number | undefined;
-  /** Unix ms, exclusive. */
-  toMs?: number | undefined;
-  cursor?: string | undefined;
-  limit: number;
 }
 
 /** Newest first, Redis then archive; some thousand entries are read. @throws OperatorError for an unknown account or another cursor */
@@ -45,7 +46,7 @@ export async function pageTransactions(
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const list = ["transactions", accountId, type, kind, fromMs, toMs];
-  const position = cursor === undefined ? undefined : positionOf(list, cursor);
+  const position = positionOf(list, cursor);
   const { partition, redis } = await placeOfAccount(nodes, accountId);
   const page = await readHistory({
     ...{ redis: redis, partition, accountId, position, limit },
@@ -157,7 +158,7 @@ export async function pageAllTransactions(
   requireOrder(fromMs, toMs);
   const source = archive ? "archive" : "redis";
   const list = ["all-transactions", source, type, kind, fromMs, toMs];
-  const position = cursor === undefined ? undefined : positionOf(list, cursor);
+  const position = positionOf(list, cursor);
   const filter = { wanted: wantedOf(type, kind), fromMs, toMs };
   if (archive) {
     const { entries, next } = await archive.transactions(filter, position, limit);

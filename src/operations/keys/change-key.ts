@@ -9,6 +9,7 @@ import { storeNowMs } from "../../redis/server-info.ts";
 import { change, revoke } from "../../scripts/keys.ts";
 import {
   checkedRestrictions,
+  given,
   requireExpiry,
   requireFutureExpiry,
   requireLabel,
@@ -46,23 +47,20 @@ export async function changeKey(
   if (typeof expiresAtMs === "number" && expiresAtMs !== key.expiresAtMs) {
     requireFutureExpiry(expiresAtMs, await storeNowMs(redis));
   }
-  const wanted = {
+  const fields = given<string | number | null>({
     tier,
     label,
     ...byLimit(LIMITS, ({ name }) => limits[name]),
     expires_at: expiresAtMs,
     ...changedRestrictions(key, changes),
-  };
-  const given = Object.entries(wanted).filter((entry): entry is [string, string | number | null] => {
-    return entry[1] !== undefined;
   });
   nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,
     unless: "revoked_at",
     // The two kinds of restrictions are one field, so that the kind that stays is that of the record which is changed.
-    ifRevisions: ifRevisions ?? (wanted.restrictions === undefined ? undefined : [key.revision]),
-    fields: Object.fromEntries(given),
+    ifRevisions: ifRevisions ?? (fields.restrictions === undefined ? undefined : [key.revision]),
+    fields,
     actor,
   });
   switch (outcome) {

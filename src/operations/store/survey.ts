@@ -53,26 +53,7 @@ export function createSurveys(connection: Connection) {
     return text === null ? undefined : (JSON.parse(text) as T);
   }
 
-  const watch = createWriteWatch();
-  /** Not empty at the last complete read. */
-  const occupied = new WeakMap<Primary, OpenLists>();
-
-  const occupiedOf = (primary: Primary, lists: OpenLists): Promise<OpenLists> =>
-    primary.command(async (redis) => {
-      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
-      if (looked) {
-        const sizes = await many<number, OpenLists[number]>(redis, lists, (pipe, { name, list }) =>
-          pipe.zcount(name, ...dueRange(list)),
-        );
-        occupied.set(
-          primary,
-          lists.filter((_, at) => sizes[at]! > 0),
-        );
-        looked();
-      }
-      return occupied.get(primary) ?? [];
-    });
-
+  const occupiedOf = createOccupied();
   return {
     turn: (intervalMs: number) => takeTurn(connection, SURVEY_TURN, intervalMs),
     async ledgerTurn(intervalMs: number): Promise<boolean> {
@@ -111,6 +92,29 @@ export function createSurveys(connection: Connection) {
     latest: () => read<Survey>(SURVEY),
     latestLedger: () => read<LedgerReport>(LEDGER_REPORT),
   };
+}
+
+/** The lists of a primary that are not empty, looked at again once something was written. */
+function createOccupied() {
+  const watch = createWriteWatch();
+  /** Not empty at the last complete read. */
+  const occupied = new WeakMap<Primary, OpenLists>();
+
+  return (primary: Primary, lists: OpenLists): Promise<OpenLists> =>
+    primary.command(async (redis) => {
+      const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
+      if (looked) {
+        const sizes = await many<number, OpenLists[number]>(redis, lists, (pipe, { name, list }) =>
+          pipe.zcount(name, ...dueRange(list)),
+        );
+        occupied.set(
+          primary,
+          lists.filter((_, at) => sizes[at]! > 0),
+        );
+        looked();
+      }
+      return occupied.get(primary) ?? [];
+    });
 }
 
 type OpenLists = ReturnType<typeof listsOfOpenRequests>;

@@ -1,27 +1,29 @@
 import { createHash } from "node:crypto";
 import type { Redis } from "ioredis";
-import { isObject } from "../../domain/json.ts";
-import { badCursor, cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { parseObject } from "../../domain/json.ts";
+import {
+  badCursor,
+  cursorOf,
+  type PageQuery,
+  type Period,
+  positionOf,
+  requirePageSize,
+} from "../../records/cursors.ts";
 import { dueRange } from "../../records/due-times.ts";
 import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, requestName } from "../../records/names.ts";
-import { noAccount } from "../../records/operator-error.ts";
 import type { RequestRecord } from "../../records/records.ts";
 import { requestOf } from "../../records/requests.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
-import { placeOfAccount } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
+import { requireAccount } from "../accounts/accounts.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
 import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 
-export interface TaskQuery {
+export interface TaskQuery extends PageQuery, Period {
   status?: ListedStatus | undefined;
   endpoint?: string | undefined;
-  fromMs?: number | undefined;
-  toMs?: number | undefined;
-  cursor?: string | undefined;
-  limit: number;
 }
 
 export interface TaskPage {
@@ -60,8 +62,7 @@ export async function listTasks(
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const list = ["tasks", accountId, status, endpoint, fromMs, toMs];
-  const { partition, redis } = await placeOfAccount(nodes, accountId);
-  if ((await redis.exists(accountNames(partition, accountId).account)) === 0) throw noAccount(accountId);
+  const { partition, redis } = await requireAccount(nodes, accountId);
   const source = { redis, partition, accountId, query, archive };
   let position: Position | undefined =
     cursor === undefined ? firstPosition(status) : readPosition(positionOf(list, cursor));
@@ -281,22 +282,13 @@ function nextList({ of }: Position, status: ListedStatus | undefined): Position 
 
 /** @throws OperatorError for an invalid position */
 function readPosition(text: string): Position {
-  const { of, score, times, at, refunds } = parsedObject(text);
+  const { of, score, times, at, refunds } = parseObject(text) ?? {};
   if (of === "charges" && at === undefined) return CHARGES;
   if (of === "charges" && typeof at === "string" && areDigests(refunds)) return { of, at, refunds };
   const isScore = typeof score === "string" && /^(-inf|\d{1,16})$/.test(score);
   if ((of === "holds" || of === "polls" || of === "done") && isScore && isCount(times))
     return { of, score, times };
   throw badCursor();
-}
-
-function parsedObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : {};
-  } catch {
-    return {};
-  }
 }
 
 const isCount = (value: unknown): value is number =>

@@ -1,6 +1,6 @@
 import { TEST_EVENT } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
-import { cursorOf, positionOf, requirePageSize } from "../../records/cursors.ts";
+import { cursorOf, type PageQuery, positionOf, requirePageSize } from "../../records/cursors.ts";
 import {
   CALLBACKS_OF,
   callbacksOf,
@@ -10,15 +10,15 @@ import {
   readEvent,
   type StoredDelivery,
 } from "../../records/deliveries.ts";
-import { accountNames, endpointNames, eventName } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { endpointNames, eventName } from "../../records/names.ts";
+import { OperatorError } from "../../records/operator-error.ts";
 import { randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many, membersOf } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { placeOfAccount } from "../../redis/store-facts.ts";
 import { queueDelivery } from "../../scripts/webhooks.ts";
+import { requireAccount } from "../accounts/accounts.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";
 
 const READ_AT_ONCE = 100;
@@ -53,9 +53,7 @@ export async function deliveryTarget(
   id: string,
 ): Promise<DeliveryTarget> {
   if (id !== CALLBACK_DELIVERIES) return readEndpoint(nodes, accountId, id);
-  const { partition, redis } = await placeOfAccount(nodes, accountId);
-  const { account } = accountNames(partition, accountId);
-  if ((await redis.exists(account)) === 0) throw noAccount(accountId);
+  const { partition } = await requireAccount(nodes, accountId);
   return { endpointId: callbacksOf(accountId), accountId, partition };
 }
 
@@ -63,12 +61,11 @@ export async function deliveryTarget(
 export async function listDeliveries(
   nodes: RedisNodes,
   endpoint: DeliveryTarget,
-  options: { status?: DeliveryState | undefined; cursor?: string | undefined; limit: number },
+  { status, cursor, limit }: PageQuery & { status?: DeliveryState | undefined },
 ): Promise<{ deliveries: Delivery[]; next: string | undefined }> {
-  const { status, cursor, limit } = options;
   requirePageSize(limit);
   const list = ["deliveries", endpoint.endpointId, status];
-  let after = cursor === undefined ? undefined : positionOf(list, cursor);
+  let after = positionOf(list, cursor);
   const deliveries: Delivery[] = [];
   for (let lookedAt = 0; lookedAt < LOOKED_AT_MAX; lookedAt += READ_AT_ONCE) {
     const found = await deliveriesAfter(nodes, endpoint, after);

@@ -9,7 +9,7 @@ import { listPages, many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf, placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
 import { webhook } from "../../scripts/webhooks.ts";
-import { requireLabel } from "../access/operator-values.ts";
+import { given, requireLabel } from "../access/operator-values.ts";
 
 export const ENDPOINT_STATUSES = ["enabled", "disabled"] as const;
 type DisabledReason = "gone" | "failing" | "operator";
@@ -100,51 +100,49 @@ export async function readEndpoint(
 /** @throws OperatorError `not_found`, `stale` for another revision, `invalid`, `account_closed` */
 export async function patchEndpoint(
   nodes: RedisNodes,
-  { accountId, endpointId, partition }: Endpoint,
+  endpoint: Endpoint,
   changes: EndpointChanges,
   actor: Actor,
   { rules, ifRevisions }: { rules: WebhookRules; ifRevisions?: readonly number[] | undefined },
 ): Promise<void> {
   const fields = fieldsOf(changes, rules);
-  const call = { partition, accountId, endpointId, fields, actor, ifRevisions };
-  await changeWith(nodes, { ...call, action: "webhook.patch" });
+  await change(nodes, endpoint, { fields, actor, ifRevisions, action: "webhook.patch" });
 }
 
 /** The endpoint's deliveries go with it, also those that wait. @throws OperatorError `not_found` */
-export async function deleteEndpoint(
-  nodes: RedisNodes,
-  { accountId, endpointId, partition }: Endpoint,
-  actor: Actor,
-): Promise<void> {
-  await changeWith(nodes, { partition, accountId, endpointId, actor, action: "webhook.delete" });
-}
+export const deleteEndpoint = (nodes: RedisNodes, endpoint: Endpoint, actor: Actor): Promise<void> =>
+  change(nodes, endpoint, { actor, action: "webhook.delete" });
 
 /** Both secrets sign until `overlapMs` is over. @returns the new secret @throws OperatorError `not_found`, `account_closed` */
 export async function rotateSecret(
   nodes: RedisNodes,
-  { accountId, endpointId, partition }: Endpoint,
+  endpoint: Endpoint,
   overlapMs: number,
   actor: Actor,
   rules: WebhookRules,
 ): Promise<string> {
   const secret = rules.newSecret();
   const fields = { secret: rules.seal(secret) };
-  const call = { partition, accountId, endpointId, fields, overlapMs, actor };
-  await changeWith(nodes, { ...call, action: "webhook.rotate_secret" });
+  await change(nodes, endpoint, { fields, overlapMs, actor, action: "webhook.rotate_secret" });
   return secret;
 }
 
-async function changeWith(nodes: RedisNodes, call: Parameters<typeof webhook.keys>[0]): Promise<void> {
-  nodes.requireWritable?.([nodes.of(call.partition)]);
-  const { outcome } = await scriptsOf(nodes.of(call.partition)).run(webhook, call);
+async function change(
+  nodes: RedisNodes,
+  { accountId, endpointId, partition }: Endpoint,
+  wanted: Omit<Parameters<typeof webhook.keys>[0], "accountId" | "endpointId" | "partition">,
+): Promise<void> {
+  const redis = nodes.of(partition);
+  nodes.requireWritable?.([redis]);
+  const { outcome } = await scriptsOf(redis).run(webhook, { ...wanted, accountId, endpointId, partition });
   if (outcome === "stale") {
     throw new OperatorError(
-      `endpoint ${call.endpointId} was changed meanwhile; read it again, then change it`,
+      `endpoint ${endpointId} was changed meanwhile; read it again, then change it`,
       "stale",
     );
   }
-  if (outcome === "closed") throw closedAccount(call.accountId);
-  if (outcome === "missing") throw noEndpoint(call.accountId, call.endpointId);
+  if (outcome === "closed") throw closedAccount(accountId);
+  if (outcome === "missing") throw noEndpoint(accountId, endpointId);
 }
 
 export const closedAccount = (accountId: string): OperatorError =>
@@ -163,14 +161,12 @@ function fieldsOf({ url, events, label, status }: EndpointChanges, rules: Webhoo
     throw new OperatorError(`events are some of ${WEBHOOK_EVENT_TYPES.join(", ")}`, "invalid", "events");
   const checked = url === undefined ? undefined : rules.checkAddress(url);
   if (checked?.ok === false) throw new OperatorError(`url ${checked.reason}`, "invalid", "url");
-  const fields = {
+  return given<string | null>({
     url: checked?.url,
     events: events && [...new Set(events)].sort().join(),
     label,
     status,
-  };
-  const given = Object.entries(fields).filter(([, value]) => value !== undefined);
-  return Object.fromEntries(given) as Record<string, string | null>;
+  });
 }
 
 async function readEndpoints(

@@ -14,7 +14,9 @@ function givenAdminServer(serve: () => Promise<never>) {
     access: { check: () => ({ outcome: "allowed" }) },
     refusals: { signIn: () => undefined },
     console: { owns: (path) => path === "/console/", serve },
-    logLevel: serve,
+    setLevel: () => {
+      throw new Error("too many open files");
+    },
     api: { owns: () => false, serve },
     log: createLogger("error", { write: (line) => void lines.push(line) }),
   });
@@ -27,8 +29,9 @@ test("what fails on the admin port is answered and logged, and ends nothing", as
   admin.listen(0, "127.0.0.1");
   await once(admin, "listening");
   const url = `http://127.0.0.1:${(admin.address() as AddressInfo).port}`;
-  for (const path of ["/console/", "/log-level", "/metrics"]) {
-    const answer = await fetch(url + path);
+  const level = { method: "PUT", body: "debug" };
+  for (const [path, init] of [["/console/"], ["/log-level", level], ["/metrics"]] as const) {
+    const answer = await fetch(url + path, init);
     expect([answer.status, (await answer.text()).includes("open files")], path).toEqual([500, false]);
   }
   expect(lines.filter((line) => line.includes("too many open files"))).toHaveLength(3);

@@ -1,7 +1,6 @@
 import { PassThrough } from "node:stream";
 import { expect, test } from "vitest";
-import { startProgress } from "../../../src/commands/progress.ts";
-import { plain, type Screen, table } from "../../../src/commands/terminal.ts";
+import { plain, type Screen, startProgress, table } from "../../../src/commands/terminal.ts";
 
 // As in `script`, in some CI and under `docker run -t`: a terminal whose size nobody has set.
 test("a terminal that says it has 0 columns gets whole tables and whole progress", () => {

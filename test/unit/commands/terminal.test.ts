@@ -1,7 +1,6 @@
 import { PassThrough } from "node:stream";
 import { WriteStream } from "node:tty";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { startProgress } from "../../../src/commands/progress.ts";
 import {
   fromNow,
   listing,
@@ -9,6 +8,7 @@ import {
   paint,
   plain,
   type Screen,
+  startProgress,
   table,
   wrapped,
 } from "../../../src/commands/terminal.ts";

@@ -84,7 +84,6 @@ export const readingOfAccount = operation("GET /accounts/{account}", {
   summary: "Read an account",
   description: "`ETag` names its state for `If-Match`.",
   answers: { 200: { description: "The account.", schema: Account } },
-  refusals: [404],
   operate: (nodes, { params }) => readAccountObject(nodes, params.account!),
   answer: (account) => answer(account),
 });
@@ -104,7 +103,7 @@ export const changeOfAccount = operation("PATCH /accounts/{account}", {
   takesIfMatch: true,
   ends: isRestriction,
   answers: { 200: { description: "The account as it is now.", schema: Account } },
-  refusals: [404, 412],
+  refusals: [412],
   operate(nodes, { params, body: { alerts, ...body }, ifRevisions, grantee, actor }) {
     const mayReinstate = grantee.scopes.includes("accounts:reinstate");
     const { price_multiplier: priceMultiplier, ...changes } = body;

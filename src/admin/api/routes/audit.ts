@@ -61,7 +61,6 @@ const timelineOfAccount = operation("GET /accounts/{account}/timeline", {
     ),
   }),
   answers: { 200: { description: "Events.", schema: t.pageOf(TimelineEvent) } },
-  refusals: [404],
   async operate(nodes, { params, query, grantee }, { archive }) {
     const { charges, cursor, limit = t.LIMIT_DEFAULT } = query;
     const hasLedger = grantee.scopes.includes("credits:read");

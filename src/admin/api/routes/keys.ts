@@ -69,7 +69,7 @@ const creationOfKey = operation("POST /accounts/{account}/keys", {
     200: { description: "The key that an earlier call has made, without the key itself.", schema: Key },
     201: { description: "The key, with the key itself.", schema: Key },
   },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, { params, body, idempotencyKey, actor }, { tiers, bounds }) {
     const options = {
       ...optionsOf(params.account!, body),
@@ -94,7 +94,7 @@ const importOfKey = operation("POST /accounts/{account}/keys/import", {
     200: { description: "The key, which was there before, as it is.", schema: Key },
     201: { description: "The key.", schema: Key },
   },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, { params, body, actor }, { tiers, bounds }) {
     const options = {
       ...optionsOf(params.account!, body),
@@ -118,7 +118,6 @@ const listOfKeys = operation("GET /accounts/{account}/keys", {
   description: "In the order of their creation, with those that are revoked or expired.",
   query: t.object(t.paging),
   answers: { 200: { description: "Keys, without the keys themselves.", schema: t.pageOf(Key) } },
-  refusals: [404],
   operate: (nodes, { params, query: { cursor, limit = t.LIMIT_DEFAULT } }) =>
     listKeys(nodes, params.account!, { cursor, limit }),
   answer: ({ keys, next }, _, { tiers }) =>
@@ -134,7 +133,6 @@ export const readingOfKey = operation("GET /accounts/{account}/keys/{key}", {
   summary: "Read a key",
   description: "`ETag` names its state for `If-Match`.",
   answers: { 200: { description: "The key.", schema: Key } },
-  refusals: [404],
   operate: (nodes, call) => keyOf(nodes, call),
   answer: (key, call, settings) => answer({ key }, call, settings),
 });
@@ -168,7 +166,7 @@ export const changeOfKey = operation("PATCH /accounts/{account}/keys/{key}", {
   body: KeyChanges,
   takesIfMatch: true,
   answers: { 200: { description: "The key as it is now.", schema: Key } },
-  refusals: [404, 409, 412],
+  refusals: [409, 412],
   async operate(nodes, call, { tiers }) {
     const { body, ifRevisions, actor } = call;
     const key = await keyOf(nodes, call);
@@ -197,7 +195,7 @@ export const rotationOfKey = operation("POST /accounts/{account}/keys/{key}/rota
     "say). A key is rotated once; the answer to a repeat is 409 and names the new key.",
   body: Rotation,
   answers: { 201: { description: "The new key, with the key itself.", schema: Key } },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, call, { bounds }) {
     const { overlap = OVERLAP_DEFAULT } = call.body;
     const old = await keyOf(nodes, call);
@@ -217,7 +215,6 @@ export const revocationOfKey = operation("POST /accounts/{account}/keys/{key}/re
   description:
     "At once and for good. Its tasks go on; other keys of the account can poll them. A repeat changes nothing.",
   answers: { 200: { description: "The key as it is now.", schema: Key } },
-  refusals: [404],
   async operate(nodes, call) {
     const outcome = await revokeKey(nodes, await keyOf(nodes, call), call.actor);
     return { outcome, key: await keyOf(nodes, call) };
@@ -239,7 +236,6 @@ export const refusalsOfKeyRoute = operation("GET /accounts/{account}/keys/{key}/
     request_id: t.filter(200, "Of this request only, by either id."),
   }),
   answers: { 200: { description: "Refusals.", schema: t.pageOf(KeyRefusal) } },
-  refusals: [404],
   async operate(nodes, call) {
     const { outcome, request_id: requestId, cursor, limit = t.LIMIT_DEFAULT } = call.query;
     const filter = { outcome, requestId, cursor, limit, ...periodOf(call.query) };

@@ -123,7 +123,6 @@ export const statementRoutes = [
     summary: "Read a statement",
     description: SUM,
     answers: { 200: { description: "The statement.", schema: Statement, csv: true } },
-    refusals: [404],
     async operate(nodes, { params }, { archive }) {
       return readStatement(nodes, params.account!, params.month!, await archive?.open(nodes));
     },

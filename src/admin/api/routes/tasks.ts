@@ -43,7 +43,6 @@ const listOfTasks = operation("GET /accounts/{account}/tasks", {
     "Open ones first, then those that were charged, newest first; void ones with `status=void` only; `from` and `to` are about their creation. Pages may have fewer rows than `limit`, even none, and still a next one.",
   query: Query,
   answers: { 200: { description: "Tasks.", schema: t.pageOf(Task, t.reaches) } },
-  refusals: [404],
   async operate(nodes, { params, query }, { archive }) {
     const { status, endpoint: text, cursor, limit = t.LIMIT_DEFAULT } = query;
     const endpoint = text === undefined ? undefined : API_PREFIX + requireEndpoint(text, "endpoint");
@@ -60,7 +59,6 @@ export const readingOfTask = operation("GET /tasks/{task}", {
   summary: "Read a task",
   description: "By its id, or by that of its request. Ended ones are forgotten after `tasks.retention`.",
   answers: { 200: { description: "The task.", schema: TaskDetail } },
-  refusals: [404],
   async operate(nodes, call) {
     const found = await taskOf(nodes, call);
     const { account_id: accountId = "", key_id: keyId = "" } = found.record;
@@ -81,7 +79,6 @@ const transactionsOfTaskRoute = operation("GET /tasks/{task}/transactions", {
   description:
     "Oldest first: its charge, its refund or correction and who made it, and the charge after a completion that came late. Of a task that `GET /tasks/{task}` knows.",
   answers: { 200: { description: "Transactions, all on one page.", schema: t.pageOf(Transaction) } },
-  refusals: [404],
   async operate(nodes, call, { archive, lookUps }) {
     const opened = await archive?.open(nodes);
     return transactionsOfTask(nodes, await taskOf(nodes, call), { ...lookUps, history: opened?.history });
@@ -96,7 +93,7 @@ export const releaseOfTask = operation("POST /tasks/{task}/release", {
   description:
     "A task ends as failed, its slot is free and its price refunded. A hold is voided. One that has ended stays as it is.",
   answers: { 200: { description: "What was done.", schema: Release } },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, call) {
     await taskOf(nodes, call);
     return releaseTask(nodes, call.params.task!, call.actor);
@@ -113,7 +110,7 @@ export const refundOfTask = operation("POST /tasks/{task}/refund", {
     "Also long after its end, while ledger or archive have its charge.",
   body: NewRefund,
   answers: bookingAnswers("The transaction, with the balance."),
-  refusals: [404, 409],
+  refusals: [409],
   operate: (nodes, { params, body, grantee: { accounts }, actor }, { lookUps }) =>
     refundTask(nodes, params.task!, { ...body, accounts }, actor, lookUps),
   answer: bookingAnswer,

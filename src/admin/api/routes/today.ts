@@ -114,7 +114,6 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
     key_id: t.optional(t.upTo(200, "Of this key only.")),
   }),
   answers: { 200: { description: "Refusals by hour.", schema: AccountRefusals } },
-  refusals: [404],
   async operate(nodes, { params, query }) {
     const { key_id: keyId, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { keyId, ...periodOf(query) };
@@ -157,7 +156,6 @@ const useOfLimits = operation("GET /accounts/{account}/use", {
     "Of the account's own limits, and of those of its keys in the pages of the list of keys: the same `cursor` and `limit` are of the same keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
   query: UseQuery,
   answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
-  refusals: [404],
   async operate(nodes, { params, query }, { tiers }) {
     requireOneChoice(query);
     const { accountId, partition } = await readAccount(nodes, params.account!);

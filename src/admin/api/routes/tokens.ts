@@ -90,7 +90,6 @@ export const revocationOfToken = operation("POST /tokens/{token}/revoke", {
   description:
     "At once and for good, with all tokens that were made with it, directly or not. A token that has more than this one is not found. A repeat changes nothing.",
   answers: { 200: { description: "The token as it is now.", schema: Token } },
-  refusals: [404],
   async operate(nodes, { params, grantee, actor }) {
     const token = await readToken(nodes, params.token!);
     if (!isSeenBy(grantee, token)) throw noToken(token.tokenId);

@@ -39,7 +39,6 @@ const transactionsOfAccount = operation("GET /accounts/{account}/transactions", 
     "Newest first, back to the first one. Pages may have fewer rows than `limit`, even none, and still a next one: each looks at a bounded number of entries. With `id` or `reference` there is one row at most.",
   query: Query,
   answers: { 200: { description: "Transactions.", schema: t.pageOf(Transaction, t.reaches) } },
-  refusals: [404],
   async operate(nodes, { params, query }, { archive, lookUps }) {
     const { id, reference, type, kind, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };

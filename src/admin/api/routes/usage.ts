@@ -84,7 +84,6 @@ export const usageRoutes = [
       key_id: t.filter(64, "Of this key only; with `key` in `group_by`."),
     }),
     answers: { 200: { description: "Rows in the order of the groups.", schema: Usage } },
-    refusals: [404],
     async operate(nodes, { params, query }, { archive }) {
       const { from, to, group_by: groupBy = "day", key_id: keyId, cursor, limit = ROWS_MAX } = query;
       const by = groupsOf(groupBy, GROUPS);
@@ -92,7 +91,7 @@ export const usageRoutes = [
         throw invalidQuery("key_id", "key_id goes with `key` in group_by");
       const accountId = params.account!;
       const list = ["usage", accountId, from, to, keyId, ...by];
-      const after = cursor === undefined ? undefined : positionOf(list, cursor);
+      const after = positionOf(list, cursor);
       const { next, ...usage } = await accountUsage(
         nodes,
         { ...{ accountId, from, to, by, keyId }, after, limit },

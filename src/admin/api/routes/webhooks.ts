@@ -69,7 +69,7 @@ export const registrationOfWebhook = operation("POST /accounts/{account}/webhook
     "The address must be https and public. Of a closed account, and without `WEBHOOK_SECRET_KEY`, it is 409.",
   body: NewWebhook,
   answers: { 201: { description: "The endpoint, with its secret.", schema: Webhook } },
-  refusals: [404, 409],
+  refusals: [409],
   operate: async (nodes, { params, body, actor }, { webhooks }) =>
     registerEndpoint(nodes, params.account!, body, actor, await webhooks()),
   answer: answer(201),
@@ -81,7 +81,7 @@ export const listOfWebhooks = operation("GET /accounts/{account}/webhooks", {
   summary: "List the endpoints of an account",
   description: "In the order of their registration, all on one page.",
   answers: { 200: { description: "Endpoints, without their secrets.", schema: t.pageOf(Webhook) } },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, { params }, { webhooks }) {
     await webhooks();
     return listEndpoints(nodes, params.account!);
@@ -95,7 +95,7 @@ export const readingOfWebhook = operation("GET /accounts/{account}/webhooks/{web
   summary: "Read an endpoint",
   description: "With how many deliveries wait, and how many were dropped since too many waited.",
   answers: { 200: { description: "The endpoint.", schema: Webhook } },
-  refusals: [404, 409],
+  refusals: [409],
   operate: async (nodes, call, settings) => ({ endpoint: await endpointOf(nodes, call, settings) }),
   answer: answer(200),
 });
@@ -110,7 +110,7 @@ export const changeOfWebhook = operation("PATCH /accounts/{account}/webhooks/{we
   body: WebhookChanges,
   takesIfMatch: true,
   answers: { 200: { description: "The endpoint as it is now.", schema: Webhook } },
-  refusals: [404, 409, 412],
+  refusals: [409, 412],
   async operate(nodes, call, settings) {
     const { body, actor, ifRevisions } = call;
     const endpoint = await endpointOf(nodes, call, settings);
@@ -127,7 +127,7 @@ export const deletionOfWebhook = operation("DELETE /accounts/{account}/webhooks/
   summary: "Delete an endpoint",
   description: "At once, with its deliveries, also those that wait.",
   answers: { 200: { description: "Which one is gone.", schema: DeletedWebhook } },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, call, settings) {
     const endpoint = await endpointOf(nodes, call, settings);
     await deleteEndpoint(nodes, endpoint, call.actor);
@@ -145,7 +145,7 @@ export const rotationOfSecret = operation("POST /accounts/{account}/webhooks/{we
     "the first secret ends at the second one.",
   body: SecretRotation,
   answers: { 200: { description: "The endpoint, with its new secret.", schema: Webhook } },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, call, settings) {
     const overlapMs = durationMs(call.body.overlap ?? OVERLAP_DEFAULT) ?? 0;
     const endpoint = await endpointOf(nodes, call, settings);
@@ -162,7 +162,7 @@ export const testOfWebhook = operation("POST /accounts/{account}/webhooks/{webho
   description:
     "Of type `webhook.test`, whatever events the endpoint gets. Its delivery tells what came of it, and is retried as any other.",
   answers: { 201: { description: "The delivery, which is due at once.", schema: Delivery } },
-  refusals: [404, 409],
+  refusals: [409],
   operate: async (nodes, call, settings) =>
     testEndpoint(nodes, await endpointOf(nodes, call, settings), call.actor),
   answer: (delivery) => ({ status: 201, body: deliveryShown(delivery) }),
@@ -176,7 +176,7 @@ export const listOfDeliveries = operation("GET /accounts/{account}/webhooks/{web
     "Newest event first. `callback` in place of the endpoint lists those to the `callBackUrl` of the account's requests. Kept for 7 days: those that wait, and the last 1,000 that ended. With `status` a page may have fewer rows.",
   query: t.object({ status: t.optional(deliveryStatus), ...t.paging }),
   answers: { 200: { description: "Deliveries.", schema: t.pageOf(Delivery) } },
-  refusals: [404, 409],
+  refusals: [409],
   async operate(nodes, call, settings) {
     const { status, cursor, limit = t.LIMIT_DEFAULT } = call.query;
     return listDeliveries(nodes, await targetOf(nodes, call, settings), { status, cursor, limit });
@@ -194,7 +194,7 @@ export const redeliveryOf = operation(
       "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards. Of a closed account it is 409. " +
       "`callback` in place of the endpoint: a delivery to the `callBackUrl` of a request.",
     answers: { 200: { description: "The delivery as it is now.", schema: Delivery } },
-    refusals: [404, 409],
+    refusals: [409],
     operate: async (nodes, call, settings) =>
       redeliver(nodes, await targetOf(nodes, call, settings), call.params.delivery!, call.actor),
     answer: (delivery) => ({ status: 200, body: deliveryShown(delivery) }),

@@ -1,2 +1,2 @@
-/** Served as it comes, from the package; see src/admin/console/files.ts. */
+/** Served as it comes, from the package; see src/admin/console/console.ts. */
 export * from "preact";

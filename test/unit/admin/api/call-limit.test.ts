@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createCallLimit } from "../../../../src/admin/api/call-bounds.ts";
+import { createCallLimit } from "../../../../src/admin/api/authorize.ts";
 
 // Guarantee: one token's calls, however many, leave room for another's, and no more run or wait than are allowed.
 

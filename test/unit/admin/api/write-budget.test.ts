@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createWriteBudget, type WriteKind } from "../../../../src/admin/api/call-bounds.ts";
+import { createWriteBudget, type WriteKind } from "../../../../src/admin/api/authorize.ts";
 
 const DAY_MS = 86_400_000;
 

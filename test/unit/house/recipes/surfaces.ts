@@ -4,7 +4,7 @@ import { catalogRoutes } from "../../../../src/admin/api/routes/catalog.ts";
 import { keyRoutes } from "../../../../src/admin/api/routes/keys.ts";
 import { todayRoutes } from "../../../../src/admin/api/routes/today.ts";
 import { ROUTES } from "../../../../src/admin/api/routes.ts";
-import { pageFile } from "../../../../src/admin/console/files.ts";
+import { pageFile } from "../../../../src/admin/console/console.ts";
 import { openApiText } from "../../../../src/api/document.ts";
 import { commandPath, commandsOf, tollgateProgram } from "../../../../src/commands/program.ts";
 import { tiersSchema } from "../../../../src/config/sections/tiers.ts";
