@@ -1,12 +1,10 @@
 import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
-import { accountNames, partitionNames, partitionOf, requestName } from "../records/names.ts";
+import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import type { RequestRecord } from "../records/records.ts";
-import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { many } from "../redis/pipelines.ts";
 import { partitionsOf, placeOfAccount } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
 import { createStatement, type Statement } from "./statement-sums.ts";
@@ -18,6 +16,7 @@ import {
   type UsageRow,
   type UsageSelection,
 } from "./usage.ts";
+import { readRequests } from "./verify-run.ts";
 
 const REQUESTS_PAGE = 500;
 
@@ -136,10 +135,7 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
     const last = page.at(-1) ?? "";
     const same = page.filter((value, at) => at % 2 === 1 && value === last).length;
     after = { score: last, times: last === score ? times + same : same };
-    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
-      pipe.get(requestName(partition, id)),
-    );
-    yield records.flatMap((stored) => endedTask(requestOf(stored)) ?? []);
+    yield (await readRequests(redis, partition, ids)).flatMap((record) => endedTask(record) ?? []);
   }
 }
 
