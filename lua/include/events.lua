@@ -8,8 +8,8 @@ local DATA_BYTES_MAX = 20000
 -- At these bounds events are dropped and counted: deliveries that wait for one endpoint, and bytes of the events of an
 -- account and of a partition.
 local WAITING_MAX = 10000
-local ACCOUNT_BYTES_MAX = 16 * 1024 * 1024
-local PARTITION_BYTES_MAX = 64 * 1024 * 1024
+local ACCOUNT_BYTES_MAX = 8 * 1024 * 1024
+local PARTITION_BYTES_MAX = 16 * 1024 * 1024
 
 -- The enabled endpoints of an account that want this type of event. `webhooks` is the field of the account.
 local function endpoints_for(webhooks, kind)

@@ -70,8 +70,6 @@ export function createArchiveWork(options: ArchiveWorkOptions) {
   };
 }
 
-export type ArchiveWork = ReturnType<typeof createArchiveWork>;
-
 function createAnnouncer(log: Logger): (fault: Error | undefined) => void {
   let reported: string | undefined = "not looked at yet";
   return (fault) => {

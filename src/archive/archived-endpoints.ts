@@ -54,21 +54,18 @@ export async function restoreEndpoints(
   nodes: RedisNodes,
   accounts: readonly ArchivedAccount[],
 ): Promise<void> {
-  const of = ({ partition }: { partition: number }) => nodes.of(partition);
-  const found = accounts.map(({ endpoints, ...account }) => ({
-    ...account,
-    records: Object.entries(JSON.parse(endpoints) as Record<string, EndpointRecord>),
-  }));
-  const all = found.flatMap(({ records, ...account }) =>
-    records.map(([id, record]) => ({ ...account, id, record })),
+  const found = accounts.flatMap(({ endpoints, ...account }) =>
+    Object.entries(JSON.parse(endpoints) as Record<string, EndpointRecord>).map(([id, record]) => {
+      return { ...account, id, record };
+    }),
   );
-  await manyByNode(all, of, (pipe, { partition, id, record }) =>
-    pipe.hset(endpointNames(partition, id).endpoint, record),
-  );
-  await manyByNode(all, of, (pipe, { partition, accountId, id, record }) =>
-    pipe.zadd(webhooksName(partition, accountId), Number(record.created_at), id),
-  );
-  await manyByNode(all, of, (pipe, { partition, id, record }) =>
-    pipe.zadd(webhookNames(partition).endpoints, Number(record.created_at), id),
+  await manyByNode(
+    found,
+    ({ partition }) => nodes.of(partition),
+    (pipe, { partition, accountId, id, record }) =>
+      pipe
+        .hset(endpointNames(partition, id).endpoint, record)
+        .zadd(webhooksName(partition, accountId), Number(record.created_at), id)
+        .zadd(webhookNames(partition).endpoints, Number(record.created_at), id),
   );
 }

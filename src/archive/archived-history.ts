@@ -13,31 +13,54 @@ const LOOKED_AT_MAX = 3000;
 // Positions "first" or "before" an entry; PostgreSQL's integers end at 2^63 - 1.
 const POSITION = /^(first|before) (\d{1,18})-(\d{1,18})(?: (\d{1,14}) (\d{1,18})-(\d{1,18}))?$/;
 
-const ORDER = "at DESC, id_ms DESC, id_number DESC";
-
-const PAGE = `
+/** A page of ledger entries and how far it looked: of those that it looks at, a filter may let few through. */
+const pageOf = (of: { keys: string; place: string; among: string; shown: string; limit: string }): string => {
+  const latestFirst = of.keys.replaceAll(/\w+/g, "$& DESC");
+  return `
   WITH looked_at AS MATERIALIZED (
-    SELECT * FROM tollgate.ledger_entries
-    WHERE account_id = $1
+    SELECT * FROM tollgate.ledger_entries WHERE ${of.among} ORDER BY ${latestFirst} LIMIT ${LOOKED_AT_MAX}
+  ), shown AS (
+    SELECT * FROM looked_at WHERE ${of.shown} ORDER BY ${latestFirst} LIMIT ${of.limit}
+  )
+  SELECT shown.*, looked.* FROM (
+    SELECT count(*)::int AS looked_at,
+      (array_agg((extract(epoch FROM at) * 1000)::bigint || ' ' || ${of.place} ORDER BY ${of.keys}))[1] AS last_place
+    FROM looked_at
+  ) looked LEFT JOIN shown ON true
+  ORDER BY ${latestFirst}`;
+};
+
+type PageRow = EntryRow & { looked_at: number; last_place: string | null };
+
+/** @param limit the most that are shown @param placeOf as the page has it @returns also the place behind which the next page begins */
+async function readPage(
+  query: ArchiveQuery,
+  [page, values]: [page: string, values: readonly unknown[]],
+  limit: number,
+  placeOf: (entry: LedgerEntry) => string,
+): Promise<HistoryPage> {
+  const rows = await query<PageRow>(page, values);
+  const entries = rows.flatMap((row) => (row.id === null ? [] : [entryOf(row)]));
+  const last = entries.at(-1);
+  const { looked_at: lookedAt = 0, last_place: lastPlace = null } = rows[0] ?? {};
+  const place = last && placeOf(last);
+  if (entries.length === limit && place !== undefined && place !== lastPlace) return { entries, next: place };
+  return { entries, next: lookedAt < LOOKED_AT_MAX ? undefined : (lastPlace ?? undefined) };
+}
+
+const PAGE = pageOf({
+  keys: "at, id_ms, id_number",
+  place: "id",
+  among: `account_id = $1
       AND (id_ms, id_number) <= ($2::bigint, $3::bigint)
       AND ($4::boolean OR (id_ms, id_number) <> ($2::bigint, $3::bigint))
       AND ($5::timestamptz IS NULL OR (at, id_ms, id_number) < ($5::timestamptz, $6::bigint, $7::bigint))
       AND at <= coalesce($5::timestamptz, 'infinity')
-      AND at >= coalesce($8::timestamptz, '-infinity') AND at < coalesce($9::timestamptz, 'infinity')
-    ORDER BY ${ORDER} LIMIT ${LOOKED_AT_MAX}
-  ), shown AS (
-    SELECT * FROM looked_at
-    WHERE ($10::text[] IS NULL OR type || '/' || kind = ANY ($10::text[])) AND ($11::text IS NULL OR endpoint = $11)
-      AND (kind = 'refund' OR at < coalesce($12::timestamptz, 'infinity'))
-    ORDER BY ${ORDER} LIMIT $13
-  )
-  SELECT shown.*, looked.* FROM (
-    SELECT count(*)::int AS looked_at, (array_agg(id ORDER BY at, id_ms, id_number))[1] AS last_id, min(at) AS last_at
-    FROM looked_at
-  ) looked LEFT JOIN shown ON true
-  ORDER BY ${ORDER}`;
-
-type PageRow = EntryRow & { looked_at: number; last_id: string | null; last_at: Date | null };
+      AND at >= coalesce($8::timestamptz, '-infinity') AND at < coalesce($9::timestamptz, 'infinity')`,
+  shown: `($10::text[] IS NULL OR type || '/' || kind = ANY ($10::text[])) AND ($11::text IS NULL OR endpoint = $11)
+      AND (kind = 'refund' OR at < coalesce($12::timestamptz, 'infinity'))`,
+  limit: "$13",
+});
 
 export const createArchivedHistory =
   (query: ArchiveQuery): ArchivedHistory =>
@@ -45,28 +68,16 @@ export const createArchivedHistory =
     const found = POSITION.exec(position);
     if (!found) throw badCursor();
     const [, kind = "", ms = "0", number = "0", atMs, shownMs = "0", shownNumber = "0"] = found;
-    const rows = await query<PageRow>(PAGE, [
+    const values = [
       ...[accountId, ms, number, kind === "first"],
       ...[timeOf(atMs), shownMs, shownNumber],
       ...filterValues(filter),
       limit,
-    ]);
-    const entries = rows.flatMap((row) => (row.id === null ? [] : [entryOf(row)]));
-    const after = nextCursor(rows[0], entries, limit);
-    return { entries, next: after && `${kind} ${ms}-${number} ${after}` };
+    ];
+    const placeOf = (entry: LedgerEntry): string => `${entry.atMs} ${entry.streamId}`;
+    const { entries, next } = await readPage(query, [PAGE, values], limit, placeOf);
+    return { entries, next: next && `${kind} ${ms}-${number} ${next}` };
   };
-
-function nextCursor(
-  looked: PageRow | undefined,
-  entries: HistoryPage["entries"],
-  limit: number,
-): string | undefined {
-  const last: LedgerEntry | undefined = entries.at(-1);
-  if (entries.length === limit && last && last.streamId !== looked?.last_id)
-    return `${last.atMs} ${last.streamId}`;
-  if (!looked?.last_at || looked.looked_at < LOOKED_AT_MAX) return undefined;
-  return `${looked.last_at.getTime()} ${looked.last_id}`;
-}
 
 const filterValues = ({ fromMs, toMs, wanted, endpoint, refundsToMs }: HistoryFilter): unknown[] => [
   timeOf(fromMs),
@@ -109,32 +120,19 @@ const ended = (row: RequestRow) => ({
   refunded: row.refunded,
 });
 
-const ORDER_OF_ALL = "at DESC, id_ms DESC, id_number DESC, partition DESC";
-
 // The index on `at` gives the order but for entries of the same millisecond.
-const PAGE_OF_ALL = `
-  WITH looked_at AS MATERIALIZED (
-    SELECT * FROM tollgate.ledger_entries
-    WHERE ($1::timestamptz IS NULL OR
+const PAGE_OF_ALL = pageOf({
+  keys: "at, id_ms, id_number, partition",
+  place: "id || ' ' || partition",
+  among: `($1::timestamptz IS NULL OR
         (at, id_ms, id_number, partition) < ($1::timestamptz, $2::bigint, $3::bigint, $4::int))
       AND at <= coalesce($1::timestamptz, 'infinity')
-      AND at >= coalesce($5::timestamptz, '-infinity') AND at < coalesce($6::timestamptz, 'infinity')
-    ORDER BY ${ORDER_OF_ALL} LIMIT ${LOOKED_AT_MAX}
-  ), shown AS (
-    SELECT * FROM looked_at WHERE ($7::text[] IS NULL OR type || '/' || kind = ANY ($7::text[]))
-    ORDER BY ${ORDER_OF_ALL} LIMIT $8
-  )
-  SELECT shown.*, looked.* FROM (
-    SELECT count(*)::int AS looked_at,
-      (array_agg(extract(epoch FROM at) * 1000 || ' ' || id || ' ' || partition ORDER BY at, id_ms, id_number, partition))[1]
-        AS last_place
-    FROM looked_at
-  ) looked LEFT JOIN shown ON true
-  ORDER BY ${ORDER_OF_ALL}`;
+      AND at >= coalesce($5::timestamptz, '-infinity') AND at < coalesce($6::timestamptz, 'infinity')`,
+  shown: "$7::text[] IS NULL OR type || '/' || kind = ANY ($7::text[])",
+  limit: "$8",
+});
 
-type RowOfAll = EntryRow & { looked_at: number; last_place: string | null };
-
-const PLACE = /^(\d{1,15})(?:\.0*)? (\d{1,18})-(\d{1,18}) (\d{1,4})$/;
+const PLACE = /^(\d{1,15}) (\d{1,18})-(\d{1,18}) (\d{1,4})$/;
 
 /** Transactions of all accounts. */
 export const createArchivedTransactions =
@@ -143,14 +141,10 @@ export const createArchivedTransactions =
     const found = position === undefined ? undefined : PLACE.exec(position);
     if (found === null) throw badCursor();
     const [, atMs, ms = "0", number = "0", partition = "0"] = found ?? [];
-    const rows = await query<RowOfAll>(PAGE_OF_ALL, [
+    const values = [
       ...[timeOf(atMs), ms, number, partition],
       ...[timeOf(fromMs), timeOf(toMs), wanted ?? null, limit],
-    ]);
-    const entries = rows.flatMap((row) => (row.id === null ? [] : [entryOf(row)]));
-    const last = entries.at(-1);
-    const { looked_at: lookedAt = 0, last_place: lastPlace = null } = rows[0] ?? {};
-    if (entries.length === limit && last)
-      return { entries, next: `${last.atMs} ${last.streamId} ${last.partition}` };
-    return { entries, next: lookedAt < LOOKED_AT_MAX ? undefined : (lastPlace ?? undefined) };
+    ];
+    const placeOf = (entry: LedgerEntry): string => `${entry.atMs} ${entry.streamId} ${entry.partition}`;
+    return readPage(query, [PAGE_OF_ALL, values], limit, placeOf);
   };

@@ -1,6 +1,6 @@
 import { sumOfMoney } from "../domain/money.ts";
 import type { Sale } from "../ledger/sales.ts";
-import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
+import { COLUMNS, emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import {
   monthBounds,
   numbersOf,
@@ -9,7 +9,6 @@ import {
   type UsageRow,
   type UsageSelection,
 } from "../ledger/usage.ts";
-import type { EntryKind } from "../records/ledger-entries.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
 export async function archivedUsage(
@@ -98,19 +97,12 @@ export async function archivedStatements(
 
 const SUM = "coalesce(sum(amount)";
 const OF_MONTH = "at >= $1::date AT TIME ZONE 'UTC'";
-const sumOfKind = (kind: EntryKind, name: string, sign = ""): string =>
-  `${sign}${SUM} FILTER (WHERE kind = '${kind}' AND ${OF_MONTH}), 0) AS ${name}`;
+const SUMS_OF_KINDS = Object.entries(COLUMNS).map(
+  ([kind, [name, sign]]) => `${sign} * ${SUM} FILTER (WHERE kind = '${kind}' AND ${OF_MONTH}), 0) AS ${name}`,
+);
 
 const TOTAL = `
-  SELECT ${SUM} FILTER (WHERE NOT ${OF_MONTH}), 0) AS opening, ${SUM}, 0) AS closing, ${[
-    sumOfKind("purchase", "purchases"),
-    sumOfKind("trial", "trials"),
-    sumOfKind("goodwill", "goodwill"),
-    sumOfKind("charge", "charges", "-"),
-    sumOfKind("refund", "refunds"),
-    sumOfKind("adjustment", "adjustments"),
-    sumOfKind("reversal", "reversals", "-"),
-  ].join(", ")}
+  SELECT ${SUM} FILTER (WHERE NOT ${OF_MONTH}), 0) AS opening, ${SUM}, 0) AS closing, ${SUMS_OF_KINDS.join(", ")}
   FROM tollgate.ledger_entries WHERE at < $2::date AT TIME ZONE 'UTC'`;
 
 /** A UTC month of all accounts together. */

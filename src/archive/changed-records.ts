@@ -2,15 +2,15 @@ import type { Redis } from "ioredis";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
 import type { AccountFields, KeyFields, RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
-import { many, membersOf } from "../redis/pipelines.ts";
+import { many, membersOf, pages } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { note } from "../scripts/archive.ts";
 import { ENDPOINTS_SETTING, endpointsToArchive } from "./archived-endpoints.ts";
 
 /** An account or key; a lost one has no fields. `changes`: number of changes noted before the read. */
-export type ChangedRecord = { what: string; changes: string } & (
-  | { kind: "account"; accountId: string; record: AccountFields }
-  | { kind: "key"; keyId: string; record: KeyFields }
+export type ChangedRecord = { what: string; changes: string; id: string } & (
+  | { kind: "account"; record: AccountFields }
+  | { kind: "key"; record: KeyFields }
 );
 
 export type NamedPages = AsyncIterable<readonly string[]>;
@@ -47,10 +47,8 @@ export async function noteAllChanged(
 }
 
 async function noteChanged(primary: Primary, partition: number, all: readonly string[]): Promise<void> {
-  for (let at = 0; at < all.length; at += LISTED_AT_ONCE) {
-    const changed = all.slice(at, at + LISTED_AT_ONCE);
+  for (const changed of pages(all))
     await primary.command(() => primary.scripts.run(note, { partition, changed }));
-  }
 }
 
 export async function readChangedRecords(
@@ -60,31 +58,23 @@ export async function readChangedRecords(
 ): Promise<ChangedRecord[]> {
   const places = noted.map(([what, changes]) => {
     const [kind = "", id = ""] = what.split(" ");
-    const isAccount = kind === "account";
-    const name = isAccount ? accountNames(partition, id).account : keyNames(partition, id).key;
-    return { what, changes, isAccount, id, name };
+    return { what, changes, isAccount: kind === "account", id };
   });
-  const records = await many<Readonly<Record<string, string>>, { name: string }>(
+  const records = await many<Readonly<Record<string, string>>, (typeof places)[number]>(
     redis,
     places,
-    (pipe, { name }) => pipe.hgetall(name),
+    (pipe, { isAccount, id }) =>
+      pipe.hgetall(isAccount ? accountNames(partition, id).account : keyNames(partition, id).key),
   );
   const accountIds = places.filter(({ isAccount }) => isAccount).map(({ id }) => id);
   const endpoints = await endpointsToArchive(redis, partition, accountIds);
   const endpointsOf = new Map(accountIds.map((id, at) => [id, endpoints[at]]));
-  const accountRecord = (id: string, record: Readonly<Record<string, string>>): AccountFields => {
-    const own = endpointsOf.get(id);
-    const withEndpoints: Readonly<Record<string, string>> = {
-      ...record,
-      ...(own && { [ENDPOINTS_SETTING]: own }),
-    };
-    return withEndpoints;
-  };
-  return places.map(({ what, changes, isAccount, id }, at) =>
-    isAccount
-      ? { what, changes, kind: "account", accountId: id, record: accountRecord(id, records[at]!) }
-      : { what, changes, kind: "key", keyId: id, record: records[at]! },
-  );
+  return places.map(({ what, changes, isAccount, id }, at) => {
+    const [record, own] = [records[at]!, isAccount && endpointsOf.get(id)];
+    if (!isAccount) return { what, changes, id, kind: "key", record };
+    const withEndpoints = { ...record, ...(own && { [ENDPOINTS_SETTING]: own }) };
+    return { what, changes, id, kind: "account", record: withEndpoints as AccountFields };
+  });
 }
 
 export interface EndedRequest {

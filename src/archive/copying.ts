@@ -45,65 +45,38 @@ export interface CopyingOptions {
   step?: (name: "read" | "announce" | "confirm" | "write" | "note") => Promise<void> | void;
 }
 
-interface Progress {
+interface Copying extends CopyingOptions {
   positions: Map<number, ArchivePosition>;
+  /** Partitions of which the archive has everything. */
   complete: Set<number>;
 }
 
 export function createCopying(options: CopyingOptions) {
-  const { step = () => undefined } = options;
-  const progress: Progress = { positions: new Map(), complete: new Set() };
-  const { positions, complete } = progress;
+  const copying: Copying = { ...options, positions: new Map(), complete: new Set() };
+  const { positions, complete } = copying;
   let lookedAtDueMs = Number.NEGATIVE_INFINITY;
 
-  /** @returns false if replicas lack some of it; then nothing is copied */
-  async function copyBatch({ primary, partitions }: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
-    await step("read");
-    const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
-    const pages = await readPages(primary, known, BATCH);
-    const whole = pages.filter(({ isFork, isUnseen }) => !isFork && !isUnseen);
-    const filled = whole.filter((page) => !isEmpty(page));
-    await step("announce");
-    // Announced on the connection of the read: the same server has both.
-    await announceBatches(primary, filled);
-    for (const { position, isUnseen } of pages) if (isUnseen) positions.delete(position.partition);
-    const forked = pages.filter(({ isFork }) => isFork);
-    for (const { position } of forked) {
-      positions.delete(position.partition);
-      await hideLost(options, primary, position, tables);
-    }
-    await step("confirm");
-    // Replicas have everything that Redis had answered before the announcement.
-    if (filled.length > 0 && !(await isConfirmed(primary))) return false;
-    try {
-      await writePages(options, progress, { primary, pages: whole, tables });
-    } catch (error) {
-      if (!(error instanceof StaleArchiveError)) throw error;
-      for (const { partition } of known) positions.delete(partition);
-    }
-    return true;
-  }
-
-  async function copyAll(
-    { primary, partitions }: HeldPartitions,
-    tables: ArchiveTables,
-    isTimeOver: () => boolean,
-  ): Promise<boolean> {
-    let waiting = partitions;
-    while (waiting.length > 0) {
-      await beginUnknown(positions, { primary, partitions: waiting }, { tables, isTimeOver });
-      if (isTimeOver()) return false;
-      if (!(await copyBatch({ primary, partitions: waiting }, tables))) return true;
-      waiting = waiting.filter((partition) => !complete.has(partition));
-    }
-    return true;
-  }
-
   return {
-    keepOnly: (partitions: readonly number[]): void => keepOnly(progress, partitions),
+    keepOnly(partitions: readonly number[]): void {
+      const kept = new Set(partitions);
+      for (const partition of positions.keys()) {
+        if (kept.has(partition)) continue;
+        positions.delete(partition);
+        complete.delete(partition);
+      }
+    },
 
-    look: (partitions: readonly number[], tables: ArchiveTables) => look(positions, partitions, tables),
+    /** The archive's state; a partition with lost rows begins again. */
+    async look(partitions: readonly number[], tables: ArchiveTables): Promise<Map<number, ArchivedState>> {
+      const states = await tables.state(partitions);
+      for (const [partition, state] of states) {
+        const known = positions.get(partition);
+        if (known && hasLost(state, known)) positions.delete(partition);
+      }
+      return states;
+    },
 
+    /** @returns false if there was no time for everything */
     async from(held: HeldPartitions, tables: ArchiveTables): Promise<boolean> {
       const { partitions } = held;
       const startedMs = performance.now();
@@ -114,7 +87,7 @@ export function createCopying(options: CopyingOptions) {
       }
       for (const partition of partitions) complete.delete(partition);
       try {
-        return await copyAll(held, tables, isTimeOver);
+        return await copyAll(copying, held, { tables, isTimeOver });
       } catch (error) {
         // The missing note of a written batch is made when its partition begins again.
         for (const partition of partitions) positions.delete(partition);
@@ -123,24 +96,66 @@ export function createCopying(options: CopyingOptions) {
     },
 
     showLag: (held: readonly HeldPartitions[], failingMs = 0): Promise<void> =>
-      showLag(options, { held, failingMs, complete }),
+      showLag(copying, held, failingMs),
   };
 }
 
-function keepOnly({ positions, complete }: Progress, partitions: readonly number[]): void {
-  const kept = new Set(partitions);
-  for (const partition of positions.keys()) {
-    if (kept.has(partition)) continue;
-    positions.delete(partition);
-    complete.delete(partition);
+interface Into {
+  tables: ArchiveTables;
+  isTimeOver(): boolean;
+}
+
+async function copyAll(
+  copying: Copying,
+  { primary, partitions }: HeldPartitions,
+  into: Into,
+): Promise<boolean> {
+  let waiting = partitions;
+  while (waiting.length > 0) {
+    await beginUnknown(copying, { primary, partitions: waiting }, into);
+    if (into.isTimeOver()) return false;
+    if (!(await copyBatch(copying, { primary, partitions: waiting }, into.tables))) return true;
+    waiting = waiting.filter((partition) => !copying.complete.has(partition));
   }
+  return true;
+}
+
+/** @returns false if replicas lack some of it; then nothing is copied */
+async function copyBatch(
+  copying: Copying,
+  { primary, partitions }: HeldPartitions,
+  tables: ArchiveTables,
+): Promise<boolean> {
+  const { positions, step } = copying;
+  await step?.("read");
+  const known = partitions.flatMap((partition) => positions.get(partition) ?? []);
+  const pages = await readPages(primary, known, BATCH);
+  const whole = pages.filter(({ isFork, isUnseen }) => !isFork && !isUnseen);
+  const filled = whole.filter((page) => !isEmpty(page));
+  await step?.("announce");
+  // Announced on the connection of the read: the same server has both.
+  await announceBatches(primary, filled);
+  for (const { position, isFork, isUnseen } of pages) {
+    if (isFork || isUnseen) positions.delete(position.partition);
+    if (isFork) await hideLost(copying, primary, position, tables);
+  }
+  await step?.("confirm");
+  // Replicas have everything that Redis had answered before the announcement.
+  if (filled.length > 0 && !(await isConfirmed(primary))) return false;
+  try {
+    await writePages(copying, primary, whole, tables);
+  } catch (error) {
+    if (!(error instanceof StaleArchiveError)) throw error;
+    for (const { partition } of known) positions.delete(partition);
+  }
+  return true;
 }
 
 /** Reads the archive's state of unknown partitions. If another process writes meanwhile, the next round tries again. */
 async function beginUnknown(
-  positions: Progress["positions"],
+  { positions }: Copying,
   { primary, partitions }: HeldPartitions,
-  { tables, isTimeOver }: { tables: ArchiveTables; isTimeOver: () => boolean },
+  { tables, isTimeOver }: Into,
 ): Promise<void> {
   const unknown = partitions.filter((partition) => !positions.has(partition));
   if (unknown.length === 0) return;
@@ -155,20 +170,6 @@ async function beginUnknown(
     if (position) positions.set(partition, position);
     if (isTimeOver()) return;
   }
-}
-
-/** The archive's state; a partition with lost rows begins again. */
-async function look(
-  positions: Progress["positions"],
-  partitions: readonly number[],
-  tables: ArchiveTables,
-): Promise<ReadonlyMap<number, ArchivedState>> {
-  const states = await tables.state(partitions);
-  for (const [partition, state] of states) {
-    const known = positions.get(partition);
-    if (known && hasLost(state, known)) positions.delete(partition);
-  }
-  return states;
 }
 
 /** Logged after the write: another process may have copied the entries. */
@@ -191,9 +192,7 @@ async function hideLost(
   if (!newest) return;
   // First, so that a crash in between does not hide the reason.
   await renewGeneration(primary, partition, tables.archiveId);
-  const cut = await cutOf(primary, partition);
-  const point = await findForkPoint(tables, newest, cut, (ids) => entriesOf(primary, partition, ids));
-  const after = point?.streamId ?? LEDGER_START;
+  const after = await forkPoint(tables, newest, primary);
   const entries = await tables.hideAfter(after, position);
   metrics.archiveForks.inc();
   log.error(
@@ -203,16 +202,17 @@ async function hideLost(
 }
 
 async function writePages(
-  { metrics, log, step = () => undefined }: CopyingOptions,
-  { positions, complete }: Progress,
-  { primary, pages, tables }: { primary: Primary; pages: readonly ArchivePage[]; tables: ArchiveTables },
+  { metrics, log, positions, complete, step }: Copying,
+  primary: Primary,
+  pages: readonly ArchivePage[],
+  tables: ArchiveTables,
 ): Promise<void> {
-  await step("write");
+  await step?.("write");
   const written = await tables.write(pages);
   for (const [kind, rows] of Object.entries(written) as [keyof typeof written, number][])
     metrics.archiveRows.inc({ kind }, rows);
   for (const page of pages) sayMissing(log, page);
-  await step("note");
+  await step?.("note");
   for (const page of pages) {
     const { partition } = page.position;
     const outcome = isEmpty(page) ? "archived" : (await primary.run(archived, notesOf(page))).outcome;
@@ -225,12 +225,9 @@ async function writePages(
 }
 
 async function showLag(
-  { connection, metrics }: CopyingOptions,
-  {
-    held,
-    failingMs,
-    complete,
-  }: { held: readonly HeldPartitions[]; failingMs: number; complete: ReadonlySet<number> },
+  { connection, metrics, complete }: Copying,
+  held: readonly HeldPartitions[],
+  failingMs: number,
 ): Promise<void> {
   // The value stays while no primary is available.
   if (held.length === 0 && usablePrimaries(connection).length === 0) return;
@@ -279,27 +276,21 @@ const notesOf = ({ position, next, requests, changed }: ArchivePage) => ({
 
 const PAGE = 200;
 
-/** The newest entry that archive and store have in common; undefined if none. */
-async function findForkPoint(
-  tables: Pick<ArchiveTables, "entriesBefore">,
-  newest: LedgerEntry,
-  cut: string,
-  read: (ids: readonly string[]) => Promise<LedgerEntry[]>,
-): Promise<LedgerEntry | undefined> {
-  let before = newest;
-  for (;;) {
-    const page = await tables.entriesBefore(before.partition, before.streamId, PAGE);
-    const stored = new Map(
-      (await read(page.map(({ streamId }) => streamId))).map((entry) => [entry.streamId, entry]),
-    );
-    const found = page.find((entry) => {
-      if (compareIds(entry.streamId, cut) <= 0) return true;
+/** The newest entry that archive and store have in common. */
+async function forkPoint(tables: ArchiveTables, newest: LedgerEntry, primary: Primary): Promise<string> {
+  const { partition } = newest;
+  const cut = await cutOf(primary, partition);
+  for (let before = newest.streamId; ; ) {
+    const page = await tables.entriesBefore(partition, before, PAGE);
+    const ids = page.map(({ streamId }) => streamId);
+    const found = await entriesOf(primary, partition, ids);
+    const stored = new Map(found.map((entry) => [entry.streamId, entry]));
+    const common = page.find((entry) => {
       const same = stored.get(entry.streamId);
-      return same !== undefined && isSameEntry(same, entry);
+      return compareIds(entry.streamId, cut) <= 0 || (same !== undefined && isSameEntry(same, entry));
     });
-    if (found) return found;
-    const last = page.at(-1);
-    if (page.length < PAGE || !last) return undefined;
-    before = last;
+    if (common) return common.streamId;
+    if (page.length < PAGE) return LEDGER_START;
+    before = ids.at(-1)!;
   }
 }

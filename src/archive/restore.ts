@@ -81,13 +81,9 @@ export function restoreStore(
     );
     await endRestore(nodes);
     const { entries, newestEntryMs } = ledger;
-    const counts = { accounts, keys, entries, tasks, balance };
     return {
-      storeId: identity.storeId,
-      partitions,
-      ...counts,
-      newestEntryMs,
-      copiedUntilMs: copied?.at?.getTime(),
+      ...{ storeId: identity.storeId, partitions, accounts, keys, entries, tasks, balance },
+      ...{ newestEntryMs, copiedUntilMs: copied?.at?.getTime() },
     };
   });
 }
@@ -122,18 +118,15 @@ interface CopiedLedger {
   sums: Map<string, AccountSum>;
 }
 
+const ALL_ENTRIES = "SELECT * FROM tollgate.ledger_entries ORDER BY partition, id_ms, id_number";
+
 async function copyEntries(
   query: ArchiveQuery,
   nodes: RedisNodes,
   { keepMs, seen = () => undefined }: RestoreOptions,
 ): Promise<CopiedLedger> {
   const ledger: CopiedLedger = { entries: 0, trimmed: 0, newestEntryMs: undefined, sums: new Map() };
-  await query(
-    "DECLARE entries NO SCROLL CURSOR FOR SELECT * FROM tollgate.ledger_entries ORDER BY partition, id_ms, id_number",
-  );
-  for (;;) {
-    const rows = await query<EntryRow>(`FETCH ${PAGE} FROM entries`);
-    if (rows.length === 0) break;
+  for await (const rows of pagesOf<EntryRow>(query, ALL_ENTRIES)) {
     const page = rows.map(entryOf);
     for (const entry of page) addTo(ledger, entry);
     await restoreEntries(nodes, page);
@@ -145,8 +138,22 @@ async function copyEntries(
       ledger.trimmed += await trimTo(nodes, last, keepMs);
     seen(ledger.entries);
   }
-  await query("CLOSE entries");
   return ledger;
+}
+
+/** By a cursor of this transaction, which has one at a time. */
+async function* pagesOf<Row extends object>(
+  query: ArchiveQuery,
+  text: string,
+  values: readonly unknown[] = [],
+): AsyncGenerator<Row[]> {
+  await query(`DECLARE found NO SCROLL CURSOR FOR ${text}`, values);
+  for (;;) {
+    const rows = await query<Row>(`FETCH ${PAGE} FROM found`);
+    if (rows.length === 0) break;
+    yield rows;
+  }
+  await query("CLOSE found");
 }
 
 /** Trims while copying, so that Redis never holds the whole ledger. */
@@ -257,7 +264,7 @@ const RUNNING_SINCE = `
     (SELECT max(copied_at) FROM tollgate.ledger_rows) - ($1 + 2 * $2) * interval '1 ms') AS since`;
 
 const RUNNING = `
-  DECLARE tasks NO SCROLL CURSOR FOR SELECT * FROM tollgate.ledger_entries charge
+  SELECT * FROM tollgate.ledger_entries charge
   WHERE kind = 'charge' AND request_id IS NOT NULL AND task_id IS NOT NULL AND key_id IS NOT NULL AND at >= $1
     AND NOT EXISTS (
       SELECT FROM tollgate.request_rows ended
@@ -274,10 +281,7 @@ async function copyTasks(
 ): Promise<number> {
   let copied = 0;
   const [running] = await query<{ since: Date }>(RUNNING_SINCE, [retentionMs, maxAgeMs]);
-  await query(RUNNING, [running?.since]);
-  for (;;) {
-    const rows = await query<EntryRow>(`FETCH ${PAGE} FROM tasks`);
-    if (rows.length === 0) break;
+  for await (const rows of pagesOf<EntryRow>(query, RUNNING, [running?.since])) {
     const tasks = rows.map(entryOf).map((entry): RunningTask => {
       const { partition, accountId, keyId, requestId, taskId, endpoint, amount, atMs } = entry;
       return { partition, accountId, keyId, requestId, taskId, endpoint, price: -amount, boundAtMs: atMs };
@@ -285,7 +289,6 @@ async function copyTasks(
     await restoreTasks(nodes, tasks);
     copied += tasks.length;
   }
-  await query("CLOSE tasks");
   return copied;
 }
 
@@ -293,17 +296,13 @@ async function copyTasks(
 async function copyKeys(query: ArchiveQuery, nodes: RedisNodes, partitions: number): Promise<number> {
   const spent = await spentThisMonth(query);
   let copied = 0;
-  await query("DECLARE keys NO SCROLL CURSOR FOR SELECT * FROM tollgate.api_keys");
-  for (;;) {
-    const rows = await query<KeyRow>(`FETCH ${PAGE} FROM keys`);
-    if (rows.length === 0) break;
+  for await (const rows of pagesOf<KeyRow>(query, "SELECT * FROM tollgate.api_keys")) {
     await restoreKeys(
       nodes,
       rows.map((row) => keyOf(row, partitions, spent)),
     );
     copied += rows.length;
   }
-  await query("CLOSE keys");
   return copied;
 }
 

@@ -28,11 +28,6 @@ import { scriptsOf } from "../redis/script-runner.ts";
 import { LAYOUT, RESTORING, requireNoEviction } from "../redis/store-facts.ts";
 import { gatherAll } from "../scripts/keys.ts";
 
-interface RestoredStore {
-  id: string;
-  partitions: number;
-}
-
 interface RestoredAccount {
   partition: number;
   accountId: string;
@@ -57,7 +52,10 @@ export interface RunningTask {
 }
 
 /** Until `endRestore`, no gateway and no other command uses this Redis. @throws OperatorError, Error */
-export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Promise<void> {
+export async function beginRestore(
+  nodes: RedisNodes,
+  store: { id: string; partitions: number },
+): Promise<void> {
   const redis = nodes.ofName(META);
   if ((await redis.hget(META, "layout")) === RESTORING)
     throw new OperatorError(
@@ -71,39 +69,47 @@ export async function beginRestore(nodes: RedisNodes, store: RestoredStore): Pro
       `this Redis is not empty (${names} names), and nothing is changed; stop all gateways, and name an empty Redis in REDIS_URL`,
     );
   }
-  await redis.hset(META, { id: store.id, partitions: store.partitions, layout: RESTORING });
+  await redis.hset(META, { ...store, layout: RESTORING });
 }
 
 export async function endRestore(nodes: RedisNodes): Promise<void> {
   await nodes.ofName(META).hset(META, "layout", LAYOUT);
 }
 
+/** Sends the commands of each item to the server of its partition. */
+const write = async <Item extends { partition: number }>(
+  nodes: RedisNodes,
+  items: readonly Item[],
+  commands: (pipe: ChainableCommander, item: Item) => ChainableCommander,
+): Promise<void> => void (await manyByNode(items, ({ partition }) => nodes.of(partition), commands));
+
+/** As lua/include/words.lua. */
+function listWords(pipe: ChainableCommander, partition: number, places: readonly string[]) {
+  const { words } = partitionNames(partition);
+  for (const place of places) pipe.zadd(words, 0, place);
+  return pipe;
+}
+
 /** Writes entries at the end of their ledgers, under the ids that they had. They come in the order of their ids. */
-export async function restoreEntries(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
-  await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
+export const restoreEntries = (nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> =>
+  write(nodes, entries, (pipe, entry) =>
     pipe.xadd(partitionNames(entry.partition).ledger, entry.streamId, ...packedEntry(entry)),
   );
-}
 
 /** Notes what these entries' references stand for, and lists their accounts under them. */
 export async function restoreReferences(nodes: RedisNodes, entries: readonly LedgerEntry[]): Promise<void> {
   await indexReferences(nodes, entries);
-  await listWords(nodes, entries, ({ accountId, reference }) => placesOfReference(accountId, reference));
-  await manyByNode(entries, ofPartition(nodes), (pipe, entry) =>
-    pipe.hset(accountNames(entry.partition, entry.accountId).references, entry.reference, standsFor(entry)),
-  );
-  const reversals = entries.filter((entry) => kindOf(entry) === "reversal");
-  for (const fieldOf of [({ details }: LedgerEntry) => detailsOf({ details }).of ?? "", () => ""])
-    await manyByNode(reversals, ofPartition(nodes), (pipe, entry) =>
-      pipe.hincrby(accountNames(entry.partition, entry.accountId).reversed, fieldOf(entry), -entry.amount),
-    );
-  const refunds = entries.flatMap((entry) => {
-    const requestId = kindOf(entry) === "refund" ? entry.requestId : detailsOf(entry).corrects;
-    return requestId === undefined ? [] : [{ ...entry, requestId }];
+  await write(nodes, entries, (pipe, entry) => {
+    const { partition, accountId, reference, amount } = entry;
+    const { references, reversed, refunds } = accountNames(partition, accountId);
+    const kind = kindOf(entry);
+    const { of = "", corrects } = detailsOf(entry);
+    pipe.hset(references, reference, standsFor(entry));
+    if (kind === "reversal") pipe.hincrby(reversed, of, -amount).hincrby(reversed, "", -amount);
+    const refunded = kind === "refund" ? entry.requestId : corrects;
+    if (refunded !== undefined) pipe.hset(refunds, refunded, reference);
+    return listWords(pipe, partition, placesOfReference(accountId, reference));
   });
-  await manyByNode(refunds, ofPartition(nodes), (pipe, { partition, accountId, requestId, reference }) =>
-    pipe.hset(accountNames(partition, accountId).refunds, requestId, reference),
-  );
 }
 
 /** As lua/include/references.lua. */
@@ -119,115 +125,62 @@ async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[
   }));
   const known = await manyByNode<string | null, (typeof places)[number]>(
     places,
-    ofPartition(nodes),
+    ({ partition }) => nodes.of(partition),
     (pipe, { name, field }) => pipe.hget(name, field),
   );
   const lists = places.map((place, at) => ({
     ...place,
     text: placeText([...readPlace(known[at]), ...place.indexed].slice(0, REFERENCE_ACCOUNTS_MAX)),
   }));
-  await manyByNode(lists, ofPartition(nodes), (pipe, { name, field, text }) => pipe.hset(name, field, text));
-}
-
-export async function restoreAccounts(
-  nodes: RedisNodes,
-  accounts: readonly RestoredAccount[],
-): Promise<void> {
-  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
-    pipe.hset(accountNames(partition, accountId).account, record),
-  );
-  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId }) =>
-    pipe.zadd(partitionNames(partition).accounts, 0, accountId),
-  );
-  await manyByNode(accounts, ofPartition(nodes), (pipe, { partition, accountId, record }) =>
-    pipe.zadd(partitionNames(partition).byBalance, moneyOf(record.money).balance ?? "0", accountId),
-  );
-  await listAccounts(nodes, accounts);
-  await listWords(nodes, accounts, ({ accountId, record: { label, metadata = "{}" } }) =>
-    placesOfAccount(accountId, label, JSON.parse(metadata)),
-  );
-}
-
-/** As lua/include/words.lua. */
-async function listWords<Item extends { partition: number }>(
-  nodes: RedisNodes,
-  items: readonly Item[],
-  placesOf: (item: Item) => string[],
-): Promise<void> {
-  const listed = items.flatMap((item) => placesOf(item).map((place) => ({ ...item, place })));
-  await manyByNode(listed, ofPartition(nodes), (pipe, { partition, place }) =>
-    pipe.zadd(partitionNames(partition).words, 0, place),
-  );
+  await write(nodes, lists, (pipe, { name, field, text }) => pipe.hset(name, field, text));
 }
 
 /** As lua/include/accounts.lua and lua/include/metadata.lua. */
-async function listAccounts(nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> {
-  const listed = accounts.flatMap(({ partition, accountId, record }) => {
-    const { label, status, metadata = "{}" } = record;
-    const { labels, inactive, metadata: values } = partitionNames(partition);
-    const lists = [
-      { partition, name: labels, first: label === undefined ? undefined : lowerCase(label) },
-      { partition, name: inactive, first: status },
-      ...metadataDigests(JSON.parse(metadata)).map((first) => ({ partition, name: values, first })),
-    ];
-    return lists.flatMap((list) =>
-      list.first === undefined ? [] : [{ ...list, member: `${list.first} ${accountId}` }],
-    );
+export const restoreAccounts = (nodes: RedisNodes, accounts: readonly RestoredAccount[]): Promise<void> =>
+  write(nodes, accounts, (pipe, { partition, accountId, record }) => {
+    const { label, status, money } = record;
+    const { accounts: all, byBalance, labels, inactive, metadata: values } = partitionNames(partition);
+    const metadata = JSON.parse(record.metadata ?? "{}");
+    pipe
+      .hset(accountNames(partition, accountId).account, record)
+      .zadd(all, 0, accountId)
+      .zadd(byBalance, moneyOf(money).balance ?? "0", accountId);
+    if (label !== undefined) pipe.zadd(labels, 0, `${lowerCase(label)} ${accountId}`);
+    if (status !== undefined) pipe.zadd(inactive, 0, `${status} ${accountId}`);
+    for (const digest of metadataDigests(metadata)) pipe.zadd(values, 0, `${digest} ${accountId}`);
+    return listWords(pipe, partition, placesOfAccount(accountId, label, metadata));
   });
-  await manyByNode(listed, ofPartition(nodes), (pipe, { name, member }) => pipe.zadd(name, 0, member));
-}
-
-export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
-  const account = ({ record }: RestoredKey): string => record.account_id ?? "";
-  await manyByNode(keys, ofPartition(nodes), (pipe, { partition, keyId, record }) =>
-    pipe.hset(keyNames(partition, keyId).key, record),
-  );
-  await listWords(nodes, keys, (key) => placesOfKey(account(key), key.keyId, key.record.label));
-  await countTiers(nodes, keys);
-  await listExpiries(nodes, keys);
-  await manyByNode(keys, ofPartition(nodes), (pipe, key) =>
-    pipe.zadd(accountNames(key.partition, account(key)).keys, Number(key.record.created_at ?? 0), key.keyId),
-  );
-  const index = ({ record }: RestoredKey): string => indexName(record.sha256 ?? "");
-  await manyByNode(
-    keys,
-    (key) => nodes.ofName(index(key)),
-    (pipe, key) => pipe.set(index(key), `${key.keyId} ${account(key)}`),
-  );
-  await gatherSlots(nodes, keys);
-}
-
-/** As lua/include/keys.lua. */
-async function countTiers(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
-  const used = keys.flatMap(({ partition, keyId, record: { tier, revoked_at } }) =>
-    tier === undefined || revoked_at !== undefined ? [] : [{ partition, keyId, tier }],
-  );
-  await manyByNode(used, ofPartition(nodes), (pipe, { partition, keyId, tier }) =>
-    pipe.hset(keyNames(partition, keyId).key, "counted", tier),
-  );
-  await manyByNode(used, ofPartition(nodes), (pipe, { partition, tier }) =>
-    pipe.hincrby(partitionNames(partition).tiers, tier, 1),
-  );
-}
 
 /** As lua/include/keys.lua: accounts are told of keys that end so long before they do. */
 const EXPIRY_NOTICE_MS = 7 * 86_400_000;
 
-async function listExpiries(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
-  const ending = keys.flatMap(({ partition, keyId, record: { expires_at, revoked_at } }) =>
-    expires_at === undefined || revoked_at !== undefined
-      ? []
-      : [{ partition, keyId, endMs: Number(expires_at) }],
+export async function restoreKeys(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
+  await write(nodes, keys, (pipe, { partition, keyId, record }) => {
+    const { account_id: accountId = "", tier, label, created_at, expires_at, revoked_at } = record;
+    const { tiers, expiring } = partitionNames(partition);
+    const { key } = keyNames(partition, keyId);
+    pipe.hset(key, record).zadd(accountNames(partition, accountId).keys, Number(created_at ?? 0), keyId);
+    if (tier !== undefined && revoked_at === undefined)
+      pipe.hset(key, "counted", tier).hincrby(tiers, tier, 1);
+    if (expires_at !== undefined && revoked_at === undefined)
+      pipe.zadd(expiring, Number(expires_at) - EXPIRY_NOTICE_MS, keyId);
+    return listWords(pipe, partition, placesOfKey(accountId, keyId, label));
+  });
+  const index = ({ record }: RestoredKey): string => indexName(record.sha256 ?? "");
+  await manyByNode(
+    keys,
+    (key) => nodes.ofName(index(key)),
+    (pipe, key) => pipe.set(index(key), `${key.keyId} ${key.record.account_id ?? ""}`),
   );
-  await manyByNode(ending, ofPartition(nodes), (pipe, { partition, keyId, endMs }) =>
-    pipe.zadd(partitionNames(partition).expiring, endMs - EXPIRY_NOTICE_MS, keyId),
-  );
+  await gatherSlots(nodes, keys);
 }
 
 /** For accounts with limits over all keys. Requires accounts and tasks. */
 async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Promise<void> {
-  const limited = await manyByNode<number, RestoredKey>(keys, ofPartition(nodes), (pipe, key) =>
-    pipe.hexists(accountNames(key.partition, key.record.account_id ?? "").account, "limited"),
+  const limited = await manyByNode<number, RestoredKey>(
+    keys,
+    ({ partition }) => nodes.of(partition),
+    (pipe, key) => pipe.hexists(accountNames(key.partition, key.record.account_id ?? "").account, "limited"),
   );
   for (const [at, { partition, keyId, record }] of keys.entries()) {
     const call = { partition, accountId: record.account_id ?? "", keyIds: [keyId] };
@@ -236,37 +189,22 @@ async function gatherSlots(nodes: RedisNodes, keys: readonly RestoredKey[]): Pro
 }
 
 export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTask[]): Promise<void> {
-  const write = (command: (pipe: ChainableCommander, task: RunningTask) => ChainableCommander) =>
-    manyByNode(tasks, ofPartition(nodes), command);
-  const names = ({ keyId, accountId, partition }: RunningTask) => keyRef(keyId, accountId, partition).names;
-  await write((pipe, { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs }) =>
-    pipe.set(
-      requestName(partition, requestId),
-      requestText({
-        state: "bound",
-        account_id: accountId,
-        key_id: keyId,
-        price: String(price),
-        endpoint,
-        due_at: String(boundAtMs),
-        task_id: taskId,
-        bound_at: String(boundAtMs),
-      }),
-    ),
-  );
-  await write((pipe, { partition, requestId, keyId, accountId, taskId, boundAtMs }) =>
-    pipe.set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`),
-  );
-  await write((pipe, task) => pipe.sadd(names(task).slots, task.requestId));
-  await write((pipe, task) => pipe.zadd(names(task).due, dueFrom("polls") + task.boundAtMs, task.requestId));
+  await write(nodes, tasks, (pipe, task) => {
+    const { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs } = task;
+    const { slots, due } = keyRef(keyId, accountId, partition).names;
+    const record = {
+      ...{ state: "bound", account_id: accountId, key_id: keyId, price: String(price), endpoint },
+      ...{ due_at: String(boundAtMs), task_id: taskId, bound_at: String(boundAtMs) },
+    } as const;
+    return pipe
+      .set(requestName(partition, requestId), requestText(record))
+      .set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`)
+      .sadd(slots, requestId)
+      .zadd(due, dueFrom("polls") + boundAtMs, requestId);
+  });
   await manyByNode(
     tasks,
     ({ taskId }) => nodes.ofName(claimName(taskId)),
     (pipe, { taskId, requestId, partition }) => pipe.set(claimName(taskId), claimText(requestId, partition)),
   );
 }
-
-const ofPartition =
-  (nodes: RedisNodes) =>
-  ({ partition }: { partition: number }) =>
-    nodes.of(partition);

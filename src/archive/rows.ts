@@ -128,11 +128,12 @@ const REQUEST_COLUMNS: readonly Column<EndedRequest>[] = [
 
 type Changed<Kind> = Extract<ChangedRecord, { kind: Kind }> & {
   partition: number;
+  readAtMs: number;
   version: number;
 };
 
 const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
-  ["account_id", "text", ({ accountId }) => accountId],
+  ["account_id", "text", ({ id }) => id],
   ["version", "bigint", ({ version }) => version],
   ["partition", "int", ({ partition }) => partition],
   ["created_at", "timestamptz", ({ record }) => moment(record.created_at)],
@@ -141,7 +142,7 @@ const ACCOUNT_COLUMNS: readonly Column<Changed<"account">>[] = [
 ];
 
 const KEY_COLUMNS: readonly Column<Changed<"key">>[] = [
-  ["key_id", "text", ({ keyId }) => keyId],
+  ["key_id", "text", ({ id }) => id],
   ["version", "bigint", ({ version }) => version],
   ["partition", "int", ({ partition }) => partition],
   ["account_id", "text", ({ record }) => record.account_id ?? ""],
@@ -176,39 +177,17 @@ async function insert<Item>(
   return written?.rows ?? 0;
 }
 
-export const insertEntries = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
-  insert(
-    run,
-    "ledger_rows",
-    ENTRY_COLUMNS,
-    pages.flatMap(({ entries, position }) => entries.map((entry) => ({ ...entry, fork: position.forks }))),
-  );
-
 const BATCH_COLUMNS: readonly Column<ArchivePage>[] = [
   ["partition", "int", ({ position }) => position.partition],
   ["generation", "text", ({ position }) => position.generation],
   ["number", "bigint", ({ next }) => next.batch],
 ];
 
-export const insertBatches = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
-  insert(run, "batches", BATCH_COLUMNS, pages);
-
 const GAP_COLUMNS: readonly Column<ArchivePage>[] = [
   ["partition", "int", ({ position }) => position.partition],
   ["after", "text", ({ position }) => position.newest?.streamId ?? LEDGER_START],
   ["until", "text", ({ missingUntil }) => missingUntil ?? ""],
 ];
-
-export const insertGaps = (run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<number> =>
-  insert(
-    run,
-    "ledger_gaps",
-    GAP_COLUMNS,
-    pages.filter(({ missingUntil, entries }) => missingUntil !== undefined && entries.length > 0),
-  );
-
-export const insertRequests = (run: ArchiveQuery, requests: readonly EndedRequest[]): Promise<number> =>
-  insert(run, "request_rows", REQUEST_COLUMNS, requests);
 
 const auditPlace = ({ auditId }: AuditRecord): { partition: number; ms: string; number: string } => {
   const [, partition, id = ""] = auditId.split("_");
@@ -234,51 +213,52 @@ const AUDIT_COLUMNS: readonly Column<AuditRecord>[] = [
   ["after", "jsonb", ({ after }) => jsonOf(after)],
 ];
 
-export const insertAudit = (run: ArchiveQuery, records: readonly AuditRecord[]): Promise<number> =>
-  insert(run, "audit", AUDIT_COLUMNS, records);
+export type Written = Record<"entry" | "request" | "account" | "key" | "audit", number>;
 
-export async function insertChanged(
-  run: ArchiveQuery,
-  pages: readonly ArchivePage[],
-): Promise<{ account: number; key: number }> {
+/** Writes what these pages have and the archive lacks. @returns how many rows of each kind */
+export async function insertPages(run: ArchiveQuery, pages: readonly ArchivePage[]): Promise<Written> {
+  const gaps = pages.filter(({ missingUntil, entries }) => missingUntil !== undefined && entries.length > 0);
+  await insert(run, "batches", BATCH_COLUMNS, pages);
+  await insert(run, "ledger_gaps", GAP_COLUMNS, gaps);
   const changed = pages.flatMap(({ changed: some, position: { partition }, readAtMs }) =>
     some.map((one) => ({ ...one, partition, readAtMs })),
   );
   const accounts = changed.filter((one) => one.kind === "account");
   const keys = changed.filter((one) => one.kind === "key");
-  const newAccounts = await withVersions(
-    run,
-    "account_versions",
-    "account_id",
-    accounts,
-    (one) => one.accountId,
+  const entries = pages.flatMap((page) =>
+    page.entries.map((entry) => ({ ...entry, fork: page.position.forks })),
   );
-  const newKeys = await withVersions(run, "api_key_versions", "key_id", keys, (one) => one.keyId);
+  const requests = pages.flatMap((page) => page.requests);
+  const audit = pages.flatMap((page) => page.audit);
   return {
-    account: await insert(run, "account_versions", ACCOUNT_COLUMNS, newAccounts),
-    key: await insert(run, "api_key_versions", KEY_COLUMNS, newKeys),
+    entry: await insert(run, "ledger_rows", ENTRY_COLUMNS, entries),
+    request: await insert(run, "request_rows", REQUEST_COLUMNS, requests),
+    account: await insertVersions(run, "account", ACCOUNT_COLUMNS, accounts),
+    key: await insertVersions(run, "api_key", KEY_COLUMNS, keys),
+    audit: await insert(run, "audit", AUDIT_COLUMNS, audit),
   };
 }
 
 /** Version: the time of the read, or one more than the last, because a new server's clock may be behind. */
-async function withVersions<Item extends { readAtMs: number }>(
+async function insertVersions<Item extends { id: string; readAtMs: number }>(
   run: ArchiveQuery,
-  table: string,
-  column: string,
+  what: "account" | "api_key",
+  columns: readonly Column<Item & { version: number }>[],
   items: readonly Item[],
-  idOf: (item: Item) => string,
-): Promise<(Item & { version: number })[]> {
-  if (items.length === 0) return [];
+): Promise<number> {
+  if (items.length === 0) return 0;
+  const [table, column] = [`${what}_versions`, columns[0]![0]];
   const rows = await run<{ id: string; version: string }>(
     `SELECT ${column} AS id, max(version) AS version FROM tollgate.${table}
      WHERE ${column} = ANY ($1::text[]) GROUP BY ${column}`,
-    [items.map(idOf)],
+    [items.map(({ id }) => id)],
   );
   const versions = new Map(rows.map(({ id, version }) => [id, Number(version)]));
-  return items.map((item) => ({
+  const newer = items.map((item) => ({
     ...item,
-    version: Math.max(item.readAtMs, (versions.get(idOf(item)) ?? 0) + 1),
+    version: Math.max(item.readAtMs, (versions.get(item.id) ?? 0) + 1),
   }));
+  return insert(run, table, columns, newer);
 }
 
 /** Records are copied in a form that PostgreSQL accepts, so that no row stops the others. */

@@ -1,30 +1,13 @@
 import { LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import { type ArchivedState, type ArchivePage, type ArchivePosition, hasRows } from "./archive-pages.ts";
 import type { NamedPages } from "./changed-records.ts";
-import {
-  type EntryRow,
-  entryOf,
-  insertAudit,
-  insertBatches,
-  insertChanged,
-  insertEntries,
-  insertGaps,
-  insertRequests,
-} from "./rows.ts";
+import { type EntryRow, entryOf, insertPages, type Written } from "./rows.ts";
 
 export type ArchiveQuery = <Row extends object>(text: string, values?: readonly unknown[]) => Promise<Row[]>;
 
 export interface ArchiveConnection {
   query: ArchiveQuery;
   transaction<T>(work: (query: ArchiveQuery) => Promise<T>): Promise<T>;
-}
-
-interface Written {
-  entry: number;
-  request: number;
-  account: number;
-  key: number;
-  audit: number;
 }
 
 /** The archive lost rows, or another process wrote some. Read its state again. */
@@ -108,20 +91,7 @@ export function createTables(archiveId: string, { query, transaction }: ArchiveC
           run,
           used.map(({ position }) => position),
         );
-        await insertBatches(run, used);
-        await insertGaps(run, used);
-        return {
-          entry: await insertEntries(run, used),
-          request: await insertRequests(
-            run,
-            used.flatMap(({ requests }) => requests),
-          ),
-          ...(await insertChanged(run, used)),
-          audit: await insertAudit(
-            run,
-            used.flatMap(({ audit }) => audit),
-          ),
-        };
+        return insertPages(run, used);
       });
     },
   };

@@ -101,12 +101,14 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
   const until = newest && compareIds(newest.id, noted) > 0 ? newest.id : noted;
   const [row] = await query<{ entries: string }>(COUNT, [partition]);
   const parts = partsOf(Number(row?.entries ?? 0));
-  for (let part = 1; part < parts; part++) await foldAgain(run, partition, until, emptyFold(part, parts));
+  for (let part = 1; part < parts; part++) {
+    const fold = emptyFold(part, parts);
+    for await (const page of ledgerPages(run, partition, until))
+      for (const entry of page) addEntry(fold, entry, report);
+  }
   const fold = emptyFold(0, parts);
   const checkpoints = await createCheckpointCheck(run, redis, partition);
-  let page: LedgerEntry[] = [];
-  do {
-    page = await nextPage(run, partition, fold, until);
+  for await (const page of ledgerPages(run, partition, until)) {
     const last = page.length < PAGE ? until : page.at(-1)!.streamId;
     await comparePage(run, redis, { partition, after: fold.lastId, until: last }, page);
     for (const entry of page) {
@@ -114,23 +116,23 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
       checkpoints.reached(entry, fold);
     }
     result.entries += page.length;
-    await run.step();
-  } while (page.length === PAGE);
+  }
   result.accounts += fold.accounts.size;
   checkpoints.end(until);
   await compareBalances(run, redis, partition, fold);
   result.keys += await verifyArchivedKeys(redis, partition, { query, report, step: run.step });
 }
 
-const nextPage = async ({ query }: Run, partition: number, { lastId }: LedgerFold, until: string) =>
-  (await query<EntryRow>(ENTRIES, [partition, ...lastId.split("-"), ...until.split("-")])).map(entryOf);
-
-async function foldAgain(run: Run, partition: number, until: string, fold: LedgerFold): Promise<void> {
+/** The archive's entries up to one, which is in the last page or before it; that page may be empty. */
+async function* ledgerPages({ query, step }: Run, partition: number, until: string) {
   let page: LedgerEntry[];
+  let last = LEDGER_START;
   do {
-    page = await nextPage(run, partition, fold, until);
-    for (const entry of page) addEntry(fold, entry, run.report);
-    await run.step();
+    const rows = await query<EntryRow>(ENTRIES, [partition, ...last.split("-"), ...until.split("-")]);
+    page = rows.map(entryOf);
+    last = page.at(-1)?.streamId ?? last;
+    yield page;
+    await step();
   } while (page.length === PAGE);
 }
 

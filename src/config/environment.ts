@@ -80,10 +80,10 @@ function typed(value: string, sectionName: string, key: string): string | number
 const SECRETS = {
   apiKey: { name: "UPSTREAM_API_KEY", rule: apiKeyRule },
   previousApiKey: { name: "UPSTREAM_PREVIOUS_API_KEY", rule: apiKeyRule },
-  adminToken: { name: "ADMIN_TOKEN", rule: adminTokenRule, isSet: true },
+  adminToken: { name: "ADMIN_TOKEN", rule: tokenRule(16, "a token", 24), isSet: true },
   archiveUrl: { name: "ARCHIVE_URL", rule: archiveUrlRule },
-  webhookSecretKey: { name: "WEBHOOK_SECRET_KEY", rule: webhookKeyRule, isSet: true },
-  previousWebhookSecretKey: { name: "WEBHOOK_SECRET_KEY_PREVIOUS", rule: webhookKeyRule },
+  webhookSecretKey: { name: "WEBHOOK_SECRET_KEY", rule: tokenRule(32, "a key", 32), isSet: true },
+  previousWebhookSecretKey: { name: "WEBHOOK_SECRET_KEY_PREVIOUS", rule: tokenRule(32, "a key", 32) },
 } satisfies Record<string, { name: string; rule(value: string): string | undefined; isSet?: true }>;
 
 export type Secrets = Readonly<Record<keyof typeof SECRETS, string | undefined>>;
@@ -114,22 +114,15 @@ function apiKeyRule(key: string): string | undefined {
   return "must be 1 to 4096 visible ASCII characters, without spaces or line breaks";
 }
 
-function adminTokenRule(token: string): string | undefined {
-  return tokenProblem(token, { least: 16, what: "a token", made: "`openssl rand -base64 24`" });
-}
-
-function webhookKeyRule(key: string): string | undefined {
-  return tokenProblem(key, { least: 32, what: "a key", made: "`openssl rand -base64 32`" });
-}
-
-/** An empty one is a mistake: what should have set it did not. */
-function tokenProblem(
-  value: string,
-  { least, what, made }: { least: number; what: string; made: string },
-): string | undefined {
-  if (new RegExp(`^[\\x21-\\x7e]{${least},256}$`).test(value)) return undefined;
-  if (value.trim() === "") return `is set but empty; unset it, or set ${what} that ${made} makes`;
-  return `must be ${least} to 256 visible ASCII characters, without spaces; ${made} makes one`;
+/** An empty one is a mistake: what should have set it did not. @param bytes of randomness in one that is made */
+function tokenRule(least: number, what: string, bytes: number) {
+  const form = new RegExp(`^[\\x21-\\x7e]{${least},256}$`);
+  const made = `\`openssl rand -base64 ${bytes}\``;
+  return (value: string): string | undefined => {
+    if (form.test(value)) return undefined;
+    if (value.trim() === "") return `is set but empty; unset it, or set ${what} that ${made} makes`;
+    return `must be ${least} to 256 visible ASCII characters, without spaces; ${made} makes one`;
+  };
 }
 
 const SSL_MODES = ["disable", "prefer", "require", "verify-ca", "verify-full", "no-verify"];

@@ -6,12 +6,13 @@ import type { Settings } from "./schema.ts";
 import { toAdminConfig, toServerConfig } from "./sections/listeners.ts";
 import { toPackages } from "./sections/packages.ts";
 import { toArchiveConfig, toStoreConfig } from "./sections/store.ts";
-import { toTasksConfig } from "./sections/tasks.ts";
-import { toLogConfig, toTracingConfig } from "./sections/telemetry.ts";
-import { toAccountsConfig, toTiers } from "./sections/tiers.ts";
+import { tasksSchema } from "./sections/tasks.ts";
+import { logSchema, toTracingConfig } from "./sections/telemetry.ts";
+import { accountsSchema, toTiers } from "./sections/tiers.ts";
 import { toUpstreamConfig } from "./sections/upstream.ts";
 import { toWebhooksConfig } from "./sections/webhooks.ts";
 import { withoutSlash } from "./setting-rules.ts";
+import { toProgram } from "./setting-types.ts";
 import type { Authorities, TlsFiles } from "./tls.ts";
 
 export interface Extras extends Secrets {
@@ -57,13 +58,13 @@ export function toConfig(settings: Settings, extras: Extras) {
     confirmedPrices: settings.confirm_price_changes as Readonly<Record<string, number>>,
     packages: toPackages(settings.packages),
     tiers: toTiers(settings.tiers),
-    accounts: toAccountsConfig(settings.accounts),
-    tasks: toTasksConfig(settings.tasks),
+    accounts: toProgram(accountsSchema, settings.accounts),
+    tasks: toProgram(tasksSchema, settings.tasks),
     webhooks: toWebhooksConfig(settings.webhooks, {
       key: extras.webhookSecretKey,
       previousKey: extras.previousWebhookSecretKey,
     }),
-    log: toLogConfig(settings.log),
+    log: toProgram(logSchema, settings.log),
     tracing: toTracingConfig(settings.tracing),
     reload: settings.reload,
   });

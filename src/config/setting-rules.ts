@@ -52,37 +52,42 @@ function isTooWide(address: string, bits: number): boolean {
   return (isIpv6 && bits < 7) || firstOctets.filter((each) => range.check(each)).length > 1;
 }
 
-/** Refuses spaces, control characters and backslashes, which `new URL` repairs. */
-function strictUrl(value: string, scheme: RegExp): URL | undefined {
-  const isClean = /^[\x21-\x7e]+$/.test(value) && !value.includes("\\");
-  return isClean && scheme.test(value) && URL.canParse(value) ? new URL(value) : undefined;
-}
-
 const HTTP = /^https?:\/\/[^/]/i;
 
-export function upstreamUrlRule(value: string): string | undefined {
-  const url = strictUrl(value, HTTP);
-  if (url === undefined) return "must be an http or https address such as https://generator.example.com";
-  if (url.username || url.password)
-    return "must hold no user or password; set UPSTREAM_API_KEY in the environment";
-  if (/[?#]/.test(value)) return "must end with its path: no query and no fragment";
-  const base = /^(.*)\/api\/v1\/*$/i.exec(value)?.[1];
-  if (base !== undefined) return `must not end in /api/v1, which the gateway appends; did you mean ${base}?`;
-  return undefined;
+/** Refuses spaces, control characters and backslashes, which `new URL` repairs. */
+function strictUrl(value: string): URL | undefined {
+  const isClean = /^[\x21-\x7e]+$/.test(value) && !value.includes("\\");
+  return isClean && HTTP.test(value) ? (URL.parse(value) ?? undefined) : undefined;
 }
 
-export function previousUrlRule(value: string): string | undefined {
-  return value === "" ? undefined : upstreamUrlRule(value);
+/** @param like an example @param instead where a credential belongs */
+function addressRule(value: string, like: string, instead = ""): string | undefined {
+  const url = strictUrl(value);
+  if (url === undefined) return `must be an http or https address such as ${like}`;
+  return url.username || url.password ? `must hold no user or password${instead}` : undefined;
 }
+
+const endsWithPathRule = (value: string): string | undefined =>
+  /[?#]/.test(value) ? "must end with its path: no query and no fragment" : undefined;
+
+export function upstreamUrlRule(value: string): string | undefined {
+  const instead = "; set UPSTREAM_API_KEY in the environment";
+  const base = /^(.*)\/api\/v1\/*$/i.exec(value)?.[1];
+  return (
+    addressRule(value, "https://generator.example.com", instead) ??
+    endsWithPathRule(value) ??
+    (base && `must not end in /api/v1, which the gateway appends; did you mean ${base}?`)
+  );
+}
+
+export const previousUrlRule = (value: string): string | undefined =>
+  value === "" ? undefined : upstreamUrlRule(value);
 
 /** Secrets have no place in the file, so neither has a password. */
-export function optionalUrlRule(value: string): string | undefined {
-  if (value === "") return undefined;
-  const url = strictUrl(value, HTTP);
-  if (url === undefined) return "must be an http or https address such as https://api.example.com, or empty";
-  if (url.username || url.password) return "must hold no user or password";
-  return /[?#]/.test(value) ? "must end with its path: no query and no fragment" : undefined;
-}
+export const optionalUrlRule = (value: string): string | undefined =>
+  value === ""
+    ? undefined
+    : (addressRule(value, "https://api.example.com, or empty") ?? endsWithPathRule(value));
 
 export function authHeaderRule(value: string): string | undefined {
   if (value.toLowerCase() === "authorization") return undefined;
@@ -92,18 +97,17 @@ export function authHeaderRule(value: string): string | undefined {
 
 export function traceEndpointRule(value: string): string | undefined {
   if (value === "") return undefined;
-  const url = strictUrl(value, HTTP);
-  if (url === undefined)
-    return "must be an http or https address such as http://127.0.0.1:4318/v1/traces, or empty";
-  if (url.username || url.password)
-    return "must hold no user or password; set OTEL_EXPORTER_OTLP_HEADERS in the environment";
+  const instead = "; set OTEL_EXPORTER_OTLP_HEADERS in the environment";
+  const problem = addressRule(value, "http://127.0.0.1:4318/v1/traces, or empty", instead);
+  if (problem !== undefined) return problem;
+  const { search, hash } = new URL(value);
   // The log and GET /config show it.
-  if (url.search) return "must have no query; what authenticates goes into OTEL_EXPORTER_OTLP_HEADERS";
-  return url.hash ? "must have no fragment" : undefined;
+  if (search) return "must have no query; what authenticates goes into OTEL_EXPORTER_OTLP_HEADERS";
+  return hash ? "must have no fragment" : undefined;
 }
 
 export function originRule(value: string): string | undefined {
-  const url = strictUrl(value, HTTP);
+  const url = strictUrl(value);
   const rule = "must be an origin such as https://videos.example.com: scheme and host, no path";
   if (url === undefined) return rule;
   return withoutSlash(value) === url.origin ? undefined : `${rule}; did you mean ${url.origin}?`;

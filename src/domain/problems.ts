@@ -53,13 +53,11 @@ function inWords(error: TLocalizedValidationError): Problem[] {
     case "maxLength":
       return one(`must have at most ${error.params.limit} characters`);
     case "minProperties":
-      return one(
-        `must have at least ${error.params.limit} ${error.params.limit === 1 ? "member" : "members"}`,
-      );
+      return one(`must have at least ${counted(error.params.limit, "member")}`);
     case "pattern":
       return one(PATTERNS_IN_WORDS[String(error.params.pattern)] ?? error.message);
     case "minItems":
-      return one(`must have at least ${error.params.limit} ${error.params.limit === 1 ? "item" : "items"}`);
+      return one(`must have at least ${counted(error.params.limit, "item")}`);
     case "maxItems":
       return one(`must have at most ${error.params.limit} items`);
     case "minimum":
@@ -74,6 +72,8 @@ function inWords(error: TLocalizedValidationError): Problem[] {
       return one(error.message);
   }
 }
+
+const counted = (count: number, what: string): string => `${count} ${count === 1 ? what : `${what}s`}`;
 
 function problem(path: string, name: string, rule: string): Problem {
   return {

@@ -1,12 +1,7 @@
-import { claimName, META } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
-import { scriptsOf } from "../redis/script-runner.ts";
-import { isCluster, partitionsOf } from "../redis/store-facts.ts";
+import { claimName } from "../records/names.ts";
 import { type BindCall, type Binding, bind } from "../scripts/holds.ts";
 import { type CollectCall, type Collected, collect } from "../scripts/tasks.ts";
 import { createClaims, type TaskStore } from "./claims.ts";
-
-type Tasks = ReturnType<typeof createTaskIds>;
 
 export function createTaskIds(store: TaskStore) {
   const isClustered = (): boolean => store.known.facts?.cluster ?? false;
@@ -29,16 +24,4 @@ export function createTaskIds(store: TaskStore) {
       return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
     },
   };
-}
-
-export async function taskIdsOf(nodes: RedisNodes): Promise<Tasks> {
-  const facts = {
-    partitions: await partitionsOf(nodes),
-    cluster: await isCluster(nodes.ofName(META)),
-  };
-  return createTaskIds({
-    of: (place) => scriptsOf(nodes.of(place)),
-    ofName: (name) => ({ command: (work) => work(nodes.ofName(name)) }),
-    known: { facts },
-  });
 }

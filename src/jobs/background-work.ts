@@ -1,5 +1,4 @@
 import { createRedisFigures } from "../admin/redis-figures.ts";
-import type { ArchiveWork } from "../archive/archive-work.ts";
 import { chargesWaitingIn } from "../durability/outbox/journal-files.ts";
 import { createSurveys } from "../operations/store/survey.ts";
 import type { RedisEndpoint } from "../redis/client.ts";
@@ -10,7 +9,7 @@ import { createSweeps } from "../settlement/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
-import type { WebhookWork, WebhookWorkSettings } from "../webhooks/webhook-work.ts";
+import type { WebhookWorkSettings } from "../webhooks/webhook-work.ts";
 import { createLedgerCheck } from "./regular-check.ts";
 import { createRollup } from "./rollup-work.ts";
 import { createSurvey } from "./survey-work.ts";
@@ -70,67 +69,52 @@ export function createWork(options: {
     metrics,
     log,
   });
-  const archive = createArchive(options);
   const rollup = createRollup({ connection, metrics, log });
-  const webhooks = createWebhooks(options);
+  const parts = [sweeper, ledgerCheck, survey, redisFigures, archiveOf(options), rollup, webhooksOf(options)];
   return {
     start(): void {
-      sweeper.start();
-      ledgerCheck.start();
-      survey.start();
-      redisFigures.start();
-      archive.start();
-      rollup.start();
-      webhooks.start();
+      for (const part of parts) part.start();
     },
     changed: () => sweeper.start(),
-    async stop(): Promise<void> {
-      const parts = [sweeper, ledgerCheck, survey, redisFigures, archive, rollup, webhooks];
-      await Promise.all(parts.map((part) => part.stop()));
-    },
+    stop: async (): Promise<void> => void (await Promise.all(parts.map((part) => part.stop()))),
   };
 }
 
+type Options = Parameters<typeof createWork>[0];
+
 /** The client for PostgreSQL is loaded only if there is an archive. */
-function createArchive({
-  connection,
-  settings,
-  metrics,
-  log,
-}: Pick<Parameters<typeof createWork>[0], "connection" | "settings" | "metrics" | "log">) {
+function archiveOf({ connection, settings, metrics, log }: Options): Work {
   const { url } = settings().archive;
-  let work: Promise<ArchiveWork> | undefined;
-  return {
-    start(): void {
-      if (url === undefined) return;
-      work = import("../archive/archive-work.ts").then(({ createArchiveWork }) => {
-        const intervalMs = (): number => settings().archive.intervalMs;
-        const keepMs = (): number => settings().archive.keepMs;
-        const created = createArchiveWork({ url, connection, intervalMs, keepMs, metrics, log });
-        created.start();
-        return created;
-      });
-    },
-    stop: async (): Promise<void> => (await work)?.stop(),
-  };
+  if (url === undefined) return loadedWork(undefined);
+  const intervalMs = (): number => settings().archive.intervalMs;
+  const keepMs = (): number => settings().archive.keepMs;
+  return loadedWork(async () => {
+    const { createArchiveWork } = await import("../archive/archive-work.ts");
+    return createArchiveWork({ url, connection, intervalMs, keepMs, metrics, log });
+  });
 }
 
 /** Their modules are loaded only with WEBHOOK_SECRET_KEY. */
-function createWebhooks({
-  connection,
-  settings,
-  metrics,
-  log,
-}: Pick<Parameters<typeof createWork>[0], "connection" | "settings" | "metrics" | "log">) {
-  let work: Promise<WebhookWork> | undefined;
+function webhooksOf({ connection, settings, metrics, log }: Options): Work {
+  if (settings().webhooks.secretKey === undefined) return loadedWork(undefined);
+  return loadedWork(async () => {
+    const { createWebhookWork } = await import("../webhooks/webhook-work.ts");
+    return createWebhookWork({ connection, settings: () => settings().webhooks, metrics, log });
+  });
+}
+
+interface Work {
+  start(): void;
+  stop(): Promise<void>;
+}
+
+/** Work whose modules are loaded when it starts. @param load undefined where there is none */
+function loadedWork(load: (() => Promise<Work>) | undefined): Work {
+  let work: Promise<Work> | undefined;
   return {
     start(): void {
-      if (settings().webhooks.secretKey === undefined) return;
-      work = import("../webhooks/webhook-work.ts").then(({ createWebhookWork }) => {
-        const created = createWebhookWork({ connection, settings: () => settings().webhooks, metrics, log });
-        created.start();
-        return created;
-      });
+      work = load?.();
+      void work?.then(({ start }) => start());
     },
     stop: async (): Promise<void> => (await work)?.stop(),
   };

@@ -1,5 +1,6 @@
 import type { ArchiveVerification } from "../archive/verify-archive.ts";
 import { GatewayError } from "../domain/errors.ts";
+import type { Findings } from "../ledger/fold.ts";
 import type { Verification } from "../ledger/verify-run.ts";
 import type { LedgerReport } from "../operations/store/survey.ts";
 import { repeated } from "../redis/repeated-work.ts";
@@ -12,16 +13,19 @@ const LOOK_EVERY_MS = 10_000;
 const FIRST_LOOK = 1 / 12;
 const FIRST_LOOK_MAX_MS = 3_600_000;
 
-/** In one gateway at a time. A violation is logged and changes nothing. @param options.intervalMs over all gateways; 0 for none */
-export function createLedgerCheck(options: {
+interface CheckOptions {
   turn(intervalMs: number): Promise<boolean>;
   verify(signal: AbortSignal): Promise<Verification>;
   verifyArchive?: ((signal: AbortSignal) => Promise<ArchiveVerification>) | undefined;
   publish(report: LedgerReport): Promise<void>;
+  /** Over all gateways; 0 for none. */
   intervalMs(): number;
   metrics: Metrics;
   log: Logger;
-}) {
+}
+
+/** In one gateway at a time. A violation is logged and changes nothing. */
+export function createLedgerCheck(options: CheckOptions) {
   const { metrics, log } = options;
 
   async function check(): Promise<void> {
@@ -33,37 +37,18 @@ export function createLedgerCheck(options: {
       throw error;
     });
     const { accounts, entries, credits, unread } = result;
-    for (const violation of result.violations.slice(0, LOGGED_MAX))
-      log.error(violation, "the ledger does not balance");
+    const violations = logViolations(log, result, "the ledger does not balance");
     if (unread) {
       // Numbers of a part would look like a smaller ledger.
       metrics.ledgerCheckFailures.inc();
       log.warn({ ...unread, accounts, entries }, "the ledger could not be verified as a whole");
       return;
     }
-    const violations = result.violations.length + (result.unlisted ?? 0);
-    const report: LedgerReport = { atMs: Date.now(), violations, credits, ...(await checkArchive()) };
+    const ofArchive = await checkArchive(options, signal);
+    const report: LedgerReport = { atMs: Date.now(), violations, credits, ...ofArchive };
     showLedger(metrics, report);
     log.info({ accounts, entries, violations }, "ledger verified");
     await options.publish(report);
-  }
-
-  async function checkArchive(): Promise<Pick<LedgerReport, "archiveViolations">> {
-    try {
-      const result = await options.verifyArchive?.(signal);
-      for (const violation of result?.violations.slice(0, LOGGED_MAX) ?? [])
-        log.error(violation, "the archive and the store differ");
-      if (!result || result.unread) return {};
-      const { entries, accounts, keys } = result;
-      const archiveViolations = result.violations.length + (result.unlisted ?? 0);
-      log.info({ entries, accounts, keys, violations: archiveViolations }, "archive verified");
-      return { archiveViolations };
-    } catch (error) {
-      if (signal.aborted) throw error;
-      metrics.ledgerCheckFailures.inc();
-      log.warn({ err: error }, "the archive could not be verified");
-      return {};
-    }
   }
 
   const { signal, start, stop } = repeated(check, {
@@ -83,6 +68,32 @@ export function createLedgerCheck(options: {
     check,
     stop,
   };
+}
+
+async function checkArchive(
+  { verifyArchive, metrics, log }: CheckOptions,
+  signal: AbortSignal,
+): Promise<Pick<LedgerReport, "archiveViolations">> {
+  try {
+    const result = await verifyArchive?.(signal);
+    if (!result) return {};
+    const violations = logViolations(log, result, "the archive and the store differ");
+    if (result.unread) return {};
+    const { entries, accounts, keys } = result;
+    log.info({ entries, accounts, keys, violations }, "archive verified");
+    return { archiveViolations: violations };
+  } catch (error) {
+    if (signal.aborted) throw error;
+    metrics.ledgerCheckFailures.inc();
+    log.warn({ err: error }, "the archive could not be verified");
+    return {};
+  }
+}
+
+/** @returns how many there are */
+function logViolations(log: Logger, { violations, unlisted = 0 }: Findings, message: string): number {
+  for (const violation of violations.slice(0, LOGGED_MAX)) log.error(violation, message);
+  return violations.length + unlisted;
 }
 
 export function showLedger(

@@ -23,7 +23,7 @@ interface RollupOptions {
 
 /** Once a second, in a busy store every two. The lease only saves work: two gateways count nothing twice. Decision 0054. */
 export function createRollup({ connection, metrics, log }: RollupOptions) {
-  const unexplained = new Map<number, number>();
+  const showUnexplained = createUnexplained(metrics, log);
   const watch = createWriteWatch({ late: true });
   let failed = false;
   let entries = 0;
@@ -33,19 +33,8 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     const { run } = connection.of(partition);
     const result = await rollUp(run, { partition, slicesMax: SLICES_MAX, signal });
     entries += result.entries;
-    if (!result.more) show(partition, result.unexplained);
+    if (!result.more) showUnexplained(partition, result.unexplained);
     return result.more;
-  }
-
-  function show(partition: number, entries: number): void {
-    if (entries !== 0 && unexplained.get(partition) !== entries)
-      log.error(
-        { partition, entries },
-        "usage does not account for all entries of a ledger; see TollgateUsageDrift in docs/operations/alerts-ledger.md",
-      );
-    if (entries === 0) unexplained.delete(partition);
-    else unexplained.set(partition, entries);
-    metrics.usageUnexplained.set([...unexplained.values()].reduce((sum, each) => sum + Math.abs(each), 0));
   }
 
   async function round(partitions = usablePartitions(connection)): Promise<boolean> {
@@ -113,6 +102,20 @@ export async function rollUp(
     total.unexplained = slice.unexplained;
   }
   return total;
+}
+
+/** @returns logs and shows entries of a partition that usage does not account for */
+function createUnexplained(metrics: RollupOptions["metrics"], log: Logger) {
+  const unexplained = new Map<number, number>();
+  return (partition: number, entries: number): void => {
+    if (entries !== 0 && unexplained.get(partition) !== entries)
+      log.error(
+        { partition, entries },
+        "usage does not account for all entries of a ledger; see TollgateUsageDrift in docs/operations/alerts-ledger.md",
+      );
+    unexplained.set(partition, entries);
+    metrics.usageUnexplained.set(unexplained.values().reduce((sum, each) => sum + Math.abs(each), 0));
+  };
 }
 
 function usablePartitions(connection: Connection): number[] {

@@ -2,6 +2,7 @@ import type { Config } from "../config/config.ts";
 import type { ConfigProblem } from "../config/problems.ts";
 import { droppedTiers, missingTiers, tierProblems } from "../config/tiers-in-use.ts";
 import { printedName } from "../config/yaml-file.ts";
+import type { Tiers } from "../domain/limits.ts";
 import type { TierCounter, TierCounts } from "../operations/keys/tier-counts.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -21,41 +22,18 @@ export function createTierUse(options: {
 }) {
   const { counter, config, metrics, log } = options;
   let latest: TierCounts | undefined;
-  let reported = "";
+  const report = createTierReport(metrics, log);
 
   async function look(): Promise<void> {
     if (await counter.turn(LOOK_EVERY_MS)) await publish();
     latest = (await counter.latest()) ?? latest;
-    report();
+    if (latest) report(latest.keys, config().tiers);
   }
 
   /** A gateway that started while a primary was unavailable knows less than others, whose sum stays. */
   async function publish(): Promise<void> {
     const [sum, before] = [await counter.sum(), await counter.latest()];
     if (!before || sum.unread <= before.unread) await counter.publish(sum);
-  }
-
-  function report(): void {
-    if (!latest) return;
-    const { tiers } = config();
-    metrics.tierKeys.reset();
-    metrics.tierKeys.set({ tier: "other" }, 0);
-    for (const tier of Object.keys(tiers)) metrics.tierKeys.set({ tier }, latest.keys[tier] ?? 0);
-    const missing = missingTiers(latest.keys, tiers);
-    const words = JSON.stringify(missing);
-    if (missing.length > 0) {
-      const keys = missing.reduce((sum, one) => sum + one.keys, 0);
-      metrics.tierKeys.set({ tier: "other" }, keys);
-      if (words !== reported) {
-        const message =
-          "keys use tiers that the configuration does not name; they have the limits of standard";
-        log.error(
-          { keys_by_tier: Object.fromEntries(missing.map(({ tier, keys }) => [tier, keys])) },
-          message,
-        );
-      }
-    }
-    reported = words;
   }
 
   const { start, stop } = repeated(look, {
@@ -82,5 +60,26 @@ export function createTierUse(options: {
       const inUse = droppedTiers(missingTiers(keys, next.tiers), before.tiers);
       return tierProblems(inUse, { keysByTier: keys, tiers: next.tiers, file: printedName(options.file) });
     },
+  };
+}
+
+/** @returns shows keys by tier, and logs those whose tier is unknown each time that they differ */
+function createTierReport(metrics: Metrics, log: Logger) {
+  let reported = "[]";
+  return (keysByTier: TierCounts["keys"], tiers: Tiers): void => {
+    const missing = missingTiers(keysByTier, tiers);
+    metrics.tierKeys.reset();
+    metrics.tierKeys.set(
+      { tier: "other" },
+      missing.reduce((sum, { keys }) => sum + keys, 0),
+    );
+    for (const tier of Object.keys(tiers)) metrics.tierKeys.set({ tier }, keysByTier[tier] ?? 0);
+    const words = JSON.stringify(missing);
+    if (missing.length > 0 && words !== reported)
+      log.error(
+        { keys_by_tier: Object.fromEntries(missing.map(({ tier, keys }) => [tier, keys])) },
+        "keys use tiers that the configuration does not name; they have the limits of standard",
+      );
+    reported = words;
   };
 }

@@ -1,7 +1,5 @@
 import { setTimeout } from "node:timers/promises";
 import { accountNames, keyNames, requestName } from "../records/names.ts";
-import { requestOf } from "../records/requests.ts";
-import { many } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import type { LedgerPart } from "../scripts/ledger.ts";
 import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../scripts/snapshot.ts";
@@ -9,7 +7,8 @@ import { holding } from "../scripts/surveys.ts";
 import { createCharges, partsOf } from "./charges.ts";
 import { type AccountFold, emptyAccount, type Invariant, isCharged, resumeAt } from "./fold.ts";
 import { type AccountPlace, createKeyCheck, type SliceHolds } from "./key-check.ts";
-import { type Run, readConsistently } from "./verify-run.ts";
+import { numbersOf } from "./usage.ts";
+import { type Run, readConsistently, readRequests } from "./verify-run.ts";
 
 const PAGE = 500;
 /** Then only the number of references is compared. */
@@ -126,9 +125,7 @@ function checkNumbers(
   inLedger: AccountFold,
 ): void {
   const complain = (invariant: Invariant, message: string): void => report(invariant, accountId, message);
-  const [balance = 0, held = 0, totalUsed = 0] = [account.balance, account.held, account.total_used].map(
-    (value) => Number(value ?? 0),
-  );
+  const { balance, held, total_used: totalUsed } = numbersOf(["balance", "held", "total_used"], account);
   if (account.balance === undefined) complain("accounts", "is listed, but has no balance");
   if (balance !== inLedger.balance)
     complain("balance", `stored ${balance}, by the ledger ${inLedger.balance}`);
@@ -221,48 +218,47 @@ async function checkAccountSlots(
     report("slots", accountId, "has a slot of its key, but none of its account", id);
   const isRight = first === last && last.slots === (last.account.limited === undefined ? 0 : shared);
   if (isRight || last.slots === 0) return;
-  const { account, slots } = accountNames(partition, accountId);
+  const { slots } = accountNames(partition, accountId);
   for await (const ids of redis.sscanStream(slots, { count: PAGE }) as AsyncIterable<string[]>) {
-    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
-      pipe.get(requestName(partition, id)),
-    );
-    const items = ids.map((id, at) => ({ id, keyId: requestOf(records[at]).key_id ?? "" }));
-    const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
-      redis,
-      items,
-      ({ id }) => requestName(partition, id),
-      (pipe, { id, keyId }) =>
-        pipe
-          .hexists(account, "limited")
-          .sismember(slots, id)
-          .sismember(keyNames(partition, keyId).slots, id)
-          .hexists(account, "limited"),
-    );
-    for (const [at, still] of found.entries()) {
-      const [, limited, ofAccount, ofKey, limitedAfter] = still ?? [];
-      if (ofAccount !== 1 || limited !== limitedAfter || (limited === 1 && ofKey === 1)) continue;
-      report("slots", accountId, "has a slot of its account, but of none of its keys", ids[at]);
-    }
+    const records = await readRequests(redis, partition, ids);
+    const items = ids.map((id, at) => ({ id, keyId: records[at]!.key_id ?? "" }));
+    for (const [at, still] of (await readSlots(place, items)).entries())
+      if (still?.ofAccount && !(still.isLimited && still.ofKey))
+        report("slots", accountId, "has a slot of its account, but of none of its keys", ids[at]);
     await run.step();
   }
 }
 
-async function stillMissing({ redis, partition, accountId }: AccountPlace, missing: AccountSlots["missing"]) {
-  const { account, slots } = accountNames(partition, accountId);
+async function stillMissing(place: AccountPlace, missing: AccountSlots["missing"]) {
   let left = missing;
   for (let tries = 1; left.length > 0 && tries <= GATHER_TRIES_MAX; tries++) {
-    const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1], { id: string; keyId: string }>(
-      redis,
-      left,
-      ({ id }) => requestName(partition, id),
-      (pipe, { id, keyId }) =>
-        pipe.hexists(account, "limited").sismember(slots, id).sismember(keyNames(partition, keyId).slots, id),
-    );
-    left = left.filter((_, at) => {
-      const [, limited, ofAccount, ofKey] = found[at] ?? [];
-      return limited === 1 && ofAccount === 0 && ofKey === 1;
-    });
+    const found = await readSlots(place, left);
+    left = left.filter((_, at) => found[at]?.isLimited && !found[at].ofAccount && found[at].ofKey);
     if (left.length > 0 && tries < GATHER_TRIES_MAX) await setTimeout(GATHER_MS);
   }
   return left;
+}
+
+/** Which slots these requests have; undefined where a request or the account's limits changed meanwhile. */
+async function readSlots(
+  { redis, partition, accountId }: AccountPlace,
+  requests: readonly { id: string; keyId: string }[],
+) {
+  const { account, slots } = accountNames(partition, accountId);
+  const found = await readConsistently<[0 | 1, 0 | 1, 0 | 1, 0 | 1], (typeof requests)[number]>(
+    redis,
+    requests,
+    ({ id }) => requestName(partition, id),
+    (pipe, { id, keyId }) =>
+      pipe
+        .hexists(account, "limited")
+        .sismember(slots, id)
+        .sismember(keyNames(partition, keyId).slots, id)
+        .hexists(account, "limited"),
+  );
+  return found.map((still) => {
+    const [, limited, ofAccount, ofKey, limitedAfter] = still ?? [];
+    if (limited !== limitedAfter || !still) return undefined;
+    return { isLimited: limited === 1, ofAccount: ofAccount === 1, ofKey: ofKey === 1 };
+  });
 }

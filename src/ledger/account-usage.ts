@@ -107,7 +107,7 @@ interface Place {
 }
 
 async function sinceOf({ redis, partition, nowMs }: Place): Promise<{ entriesMs: number; endedMs: number }> {
-  const keptMs = dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
+  const keptMs = keptSinceMs(nowMs);
   const rolled = (await rolledSince(redis, partition)) ?? { entriesMs: nowMs, endedMs: nowMs };
   return { entriesMs: Math.max(keptMs, rolled.entriesMs), endedMs: Math.max(keptMs, rolled.endedMs) };
 }
@@ -179,6 +179,10 @@ export function monthsOf(nowMs: number, from: string | undefined, to: string | u
   for (let month = first; month <= last; month = monthBounds(month).next.slice(0, 7)) months.push(month);
   return months;
 }
+
+/** Roll-ups of earlier months have expired. */
+export const keptSinceMs = (nowMs: number): number =>
+  dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
 
 /** For a read of the archive that may be away. */
 export function unlessAway(error: unknown): undefined {

@@ -7,7 +7,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { type ArchivedUsage, accountUsage, monthsOf } from "./account-usage.ts";
+import { type ArchivedUsage, accountUsage, keptSinceMs, monthsOf } from "./account-usage.ts";
 import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
 import { rolledSince, totalsByEndpoint, usageCounts } from "./usage-rollups.ts";
 
@@ -85,13 +85,12 @@ export async function rolledSinceOf(
   nodes: RedisNodes,
   nowMs: number,
 ): Promise<{ entriesMs: number; endedMs: number }> {
-  const keptMs = dayStartMs(`${monthsOf(nowMs, undefined, undefined)[0]}-01`);
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, at) => at);
   const rolled = await Promise.all(
     partitions.map((partition) => rolledSince(nodes.of(partition), partition)),
   );
   const known = rolled.filter((one) => one !== undefined);
-  const firstMs = known.length === 0 ? nowMs : keptMs;
+  const firstMs = known.length === 0 ? nowMs : keptSinceMs(nowMs);
   return {
     entriesMs: Math.max(firstMs, ...known.map(({ entriesMs }) => entriesMs)),
     endedMs: Math.max(firstMs, ...known.map(({ endedMs }) => endedMs)),

@@ -124,26 +124,10 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
   fold.lastId = streamId;
   const account = fold.accounts.get(accountId) ?? emptyAccount();
   fold.accounts.set(accountId, account);
-
-  if (balanceAfter !== account.balance + amount) {
-    report(
-      "chain",
-      accountId,
-      `entry ${streamId}: ${account.balance} and ${amount} do not make ${balanceAfter}`,
-      entry.requestId || undefined,
-    );
-  }
-  if (entry.previous !== account.last) {
-    const before = account.last || "none";
-    report("chain", accountId, `entry ${streamId} follows ${before}, but names ${entry.previous || "none"}`);
-  }
-  if (!(balanceAfter >= 0)) {
-    report("balance", accountId, `entry ${streamId} leaves ${balanceAfter}`, entry.requestId || undefined);
-  }
+  checkChain(account, entry, report);
   account.entries++;
   account.balance = balanceAfter;
   account.last = streamId;
-
   if (entry.reference !== "") account.references++;
   switch (kindOf(entry)) {
     case "charge":
@@ -182,6 +166,27 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
     report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
   }
   return false;
+}
+
+/** @param account as the entries before this one make it */
+function checkChain({ balance, last }: AccountFold, entry: LedgerEntry, report: Report): void {
+  const { accountId, amount, balanceAfter, streamId, previous } = entry;
+  const requestId = entry.requestId || undefined;
+  if (balanceAfter !== balance + amount)
+    report(
+      "chain",
+      accountId,
+      `entry ${streamId}: ${balance} and ${amount} do not make ${balanceAfter}`,
+      requestId,
+    );
+  if (previous !== last)
+    report(
+      "chain",
+      accountId,
+      `entry ${streamId} follows ${last || "none"}, but names ${previous || "none"}`,
+    );
+  if (!(balanceAfter >= 0))
+    report("balance", accountId, `entry ${streamId} leaves ${balanceAfter}`, requestId);
 }
 
 function addCharge(fold: LedgerFold, entry: LedgerEntry, report: Report): boolean {

@@ -1,10 +1,10 @@
 import type { Redis } from "ioredis";
-import { keyNames, requestName } from "../records/names.ts";
+import { keyNames } from "../records/names.ts";
 import { countersOf } from "../records/packed-fields.ts";
-import { requestOf } from "../records/requests.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
 import type { AccountSnapshot, KeyPart, SlotRequest } from "../scripts/snapshot.ts";
 import { dayOf, type Invariant, isCharged, type LedgerFold, type Report } from "./fold.ts";
+import { readRequests } from "./verify-run.ts";
 
 const WINDOW_MS = 60_000;
 const PAGE = 200;
@@ -194,12 +194,7 @@ async function readMoment(
   ids: readonly string[],
 ): Promise<string | undefined> {
   const { key, window } = keyNames(partition, keyId);
-  const states = async () => {
-    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
-      pipe.get(requestName(partition, id)),
-    );
-    return records.map((text) => requestOf(text).state);
-  };
+  const states = async () => (await readRequests(redis, partition, ids)).map(({ state }) => state);
   const before = await states();
   const pipe = redis.pipeline().lpos(window, stamp, "COUNT", ids.length).hget(key, "counters");
   const [places, counters] = answersOf<unknown>(await pipe.exec()) as [number[], string | null];
@@ -217,20 +212,10 @@ async function countAdmitted({ redis, partition }: AccountPlace, { keyId }: KeyP
   const { slots } = keyNames(partition, keyId);
   const admitted = new Set<string>();
   for await (const ids of redis.sscanStream(slots, { count: PAGE }) as AsyncIterable<string[]>) {
-    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
-      pipe.get(requestName(partition, id)),
-    );
-    for (const [at, stored] of records.entries()) {
-      const { state, admitted_at, reason, key_id } = requestOf(stored);
+    const records = await readRequests(redis, partition, ids);
+    for (const [at, { state, admitted_at, reason, key_id }] of records.entries())
       if (isOpen(state) && admitted_at && !reason && key_id === keyId) admitted.add(ids[at]!);
-    }
   }
-  let still = 0;
-  const all = [...admitted];
-  for (let at = 0; at < all.length; at += PAGE) {
-    const page = all.slice(at, at + PAGE);
-    const open = await many<number, string>(redis, page, (pipe, id) => pipe.sismember(slots, id));
-    still += open.filter((one) => one === 1).length;
-  }
-  return still;
+  const open = await many<number, string>(redis, [...admitted], (pipe, id) => pipe.sismember(slots, id));
+  return open.filter((one) => one === 1).length;
 }

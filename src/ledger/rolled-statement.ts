@@ -107,7 +107,7 @@ async function addedUp(
   return statement.end(ledgerEntry(partition, newest).balanceAfter);
 }
 
-const creditsOf = (numbers: UsageNumbers): Record<CreditColumn, number> => ({
+export const creditsOf = (numbers: UsageNumbers): Record<CreditColumn, number> => ({
   purchases: numbers.purchased,
   trials: numbers.trials,
   goodwill: numbers.goodwill,

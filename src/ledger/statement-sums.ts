@@ -22,7 +22,7 @@ export interface Statement extends Record<(typeof STATEMENT_NUMBERS)[number], nu
 }
 
 /** Which number an entry of a kind adds to, and its sign there. */
-const COLUMNS = {
+export const COLUMNS = {
   purchase: ["purchases", 1],
   trial: ["trials", 1],
   goodwill: ["goodwill", 1],
@@ -33,6 +33,10 @@ const COLUMNS = {
 } as const satisfies Record<EntryKind, readonly [keyof Statement, 1 | -1]>;
 
 export type CreditColumn = (typeof COLUMNS)[EntryKind][0];
+
+/** By how much a balance changes. */
+export const changeOf = (credits: Record<CreditColumn, number>): number =>
+  Object.values(COLUMNS).reduce((sum, [name, sign]) => sum + sign * credits[name], 0);
 
 export const emptyStatement = (balance: number): Statement => ({
   ...{ opening: balance, purchases: 0, trials: 0, goodwill: 0, charges: 0, refunds: 0 },
@@ -53,12 +57,10 @@ export function createStatement({ fromMs, toMs }: { fromMs: number; toMs: number
     /** Sums of a UTC day, without what was paid. */
     addDay(day: string, credits: Record<CreditColumn, number>): void {
       const dayMs = dayStartMs(day);
-      for (const [name, sign] of Object.values(COLUMNS)) {
-        if (dayMs >= toMs) later += sign * credits[name];
-        if (dayMs < fromMs || dayMs >= toMs) continue;
-        sums[name] += credits[name];
-        total += sign * credits[name];
-      }
+      if (dayMs >= toMs) later += changeOf(credits);
+      if (dayMs < fromMs || dayMs >= toMs) return;
+      for (const [name] of Object.values(COLUMNS)) sums[name] += credits[name];
+      total += changeOf(credits);
     },
     add(entry: LedgerEntry): void {
       const { atMs, amount } = entry;

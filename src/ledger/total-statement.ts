@@ -6,11 +6,12 @@ import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
+import { creditsOf } from "./rolled-statement.ts";
 import { type ArchivedSales, salesOf } from "./sales.ts";
-import type { Statement } from "./statement-sums.ts";
+import { changeOf, type Statement } from "./statement-sums.ts";
 import { requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
-import { NO_USAGE, sumOfNumbers, totalsOf, type UsageNumbers } from "./usage-rollups.ts";
+import { NO_USAGE, sumOfNumbers, totalsOf } from "./usage-rollups.ts";
 
 /** The sum of all accounts' statements; null where Redis does not reach back to the first entry and there is no archive. */
 type TotalStatement = Omit<Statement, "opening" | "closing"> & {
@@ -60,18 +61,13 @@ export async function totalStatement(
   const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
     amount === undefined ? [] : [{ amount, currency }],
   );
-  const opening = isWhole && unread === undefined ? changeOf(before) : null;
+  const credits = creditsOf(within);
+  const opening = isWhole && unread === undefined ? changeOf(creditsOf(before)) : null;
   return {
     statement: {
       opening,
-      purchases: within.purchased,
-      trials: within.trials,
-      goodwill: within.goodwill,
-      charges: within.charged,
-      refunds: within.refunded,
-      adjustments: within.adjusted,
-      reversals: within.reversed,
-      closing: opening === null ? null : opening + changeOf(within),
+      ...credits,
+      closing: opening === null ? null : opening + changeOf(credits),
       amounts_paid: sumOfMoney(paid),
     },
     source: "redis",
@@ -79,9 +75,6 @@ export async function totalStatement(
     unread,
   };
 }
-
-const changeOf = (sum: UsageNumbers): number =>
-  sum.purchased + sum.trials + sum.goodwill - sum.charged + sum.refunded + sum.adjusted - sum.reversed;
 
 /** Totals expire, but not before the first entry that a ledger without an archive has. @param keptMs from when on totals are kept */
 async function hasEveryEntry(nodes: RedisNodes, keptMs: number): Promise<boolean> {

@@ -1,14 +1,13 @@
 import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
-import { partitionNames, partitionOf, requestName } from "../records/names.ts";
+import { partitionNames, partitionOf } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
-import { requestOf } from "../records/requests.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { many } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
 import { createUsageTotals, dayStartMs, runSeconds, type UsageRow, type UsageSelection } from "./usage.ts";
+import { readRequests } from "./verify-run.ts";
 
 const REQUESTS_PAGE = 500;
 
@@ -89,10 +88,7 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
     const last = page.at(-1) ?? "";
     const same = page.filter((value, at) => at % 2 === 1 && value === last).length;
     after = { score: last, times: last === score ? times + same : same };
-    const records = await many<string | null, string>(redis, ids, (pipe, id) =>
-      pipe.get(requestName(partition, id)),
-    );
-    yield records.flatMap((stored) => endedTask(requestOf(stored)) ?? []);
+    yield (await readRequests(redis, partition, ids)).flatMap((record) => endedTask(record) ?? []);
   }
 }
 

@@ -6,7 +6,7 @@ import { requestOf } from "../records/requests.ts";
 import { many } from "../redis/pipelines.ts";
 import { type Invariant, isCharged, type LedgerFold } from "./fold.ts";
 import { isOpen } from "./key-check.ts";
-import { isWanted, type Run, readConsistently, readLedgerToEnd } from "./verify-run.ts";
+import { isWanted, type Run, readConsistently, readLedgerToEnd, readRequests } from "./verify-run.ts";
 
 /** Checks that each request in a list belongs there. Invariants 2 and 3. */
 export async function verifyListed(
@@ -71,11 +71,10 @@ export function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): str
 }
 
 async function recordsOf({ nodes, wanted }: Run, partition: number, listed: readonly Listed[]) {
-  const records = await many<string | null, Listed>(nodes.of(partition), listed, (pipe, { id }) =>
-    pipe.get(requestName(partition, id)),
-  );
+  const ids = listed.map(({ id }) => id);
+  const records = await readRequests(nodes.of(partition), partition, ids);
   return listed
-    .map((one, at) => ({ ...one, record: requestOf(records[at]) }))
+    .map((one, at) => ({ ...one, record: records[at]! }))
     .filter(({ record }) => !wanted || record.account_id === undefined || wanted.has(record.account_id));
 }
 

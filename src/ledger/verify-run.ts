@@ -1,5 +1,5 @@
 import type { ChainableCommander, Redis } from "ioredis";
-import { isLater, type LedgerEntry } from "../records/ledger-entries.ts";
+import { isLater } from "../records/ledger-entries.ts";
 import { requestName } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import { requestOf } from "../records/requests.ts";
@@ -31,6 +31,15 @@ export interface Run {
 
 export const isWanted = ({ wanted }: Run, accountId: string): boolean => !wanted || wanted.has(accountId);
 
+export const readRequests = async (
+  redis: Redis,
+  partition: number,
+  ids: readonly string[],
+): Promise<RequestRecord[]> =>
+  (await many<string | null, string>(redis, ids, (pipe, id) => pipe.get(requestName(partition, id)))).map(
+    requestOf,
+  );
+
 export async function readLedgerToEnd(run: Run, partition: number, fold: LedgerFold): Promise<void> {
   const { run: runScript } = scriptsOf(run.nodes.of(partition));
   let part: LedgerPart;
@@ -58,12 +67,9 @@ export async function addEntries(
   });
   if (!fold.isFirst) return;
   const ofRequests = comparable.filter((entry) => isWanted(run, entry.accountId));
-  const records = await many<string | null, LedgerEntry>(
-    nodes.of(partition),
-    ofRequests,
-    (pipe, { requestId }) => pipe.get(requestName(partition, requestId)),
-  );
-  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, requestOf(records[at]), report);
+  const ids = ofRequests.map(({ requestId }) => requestId);
+  const records = await readRequests(nodes.of(partition), partition, ids);
+  for (const [at, entry] of ofRequests.entries()) compareRecord(fold, entry, records[at]!, report);
 }
 
 /** States never return, so equal ones before and after mean that it held during the reads. No MULTI: a full Redis refuses it. */

@@ -1,11 +1,12 @@
 import cluster, { type Worker } from "node:cluster";
 import { setTimeout as delay } from "node:timers/promises";
-import { Registry } from "prom-client";
+import { AggregatorRegistry, Registry } from "prom-client";
 import type { MetricsReading } from "../admin/health.ts";
-import { createAggregatedMetrics, type MetricValues } from "../telemetry/aggregated-metrics.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { metricsIn } from "../telemetry/metrics/factory.ts";
 import { logMetrics } from "../telemetry/metrics/process.ts";
+
+type MetricValues = Awaited<ReturnType<Registry["getMetricsAsJSON"]>>;
 
 const RESTART_DELAY_MIN_MS = 500;
 const RESTART_DELAY_MAX_MS = 10_000;
@@ -128,6 +129,30 @@ class Supervisor {
     const page = await this.#metrics.read(workers).catch((error: Error) => `# ${error.message}`);
     send(worker, { kind: "metrics", id, page });
   }
+}
+
+/** prom-client declares the type as a number and never uses one. */
+const CUMULATIVE = new Set<unknown>(["counter", "histogram"]);
+
+/** Counts of an ended process stay: to Prometheus, a counter that falls was reset. */
+export function createAggregatedMetrics() {
+  const latest = new Map<number, MetricValues>();
+  let ended: Promise<MetricValues> = Promise.resolve([]);
+  return {
+    update(processId: number, values: MetricValues): void {
+      latest.set(processId, values);
+    },
+    /** Counts since the last update are lost; they were on no page. */
+    processEnded(processId: number): void {
+      const last = latest.get(processId) ?? [];
+      latest.delete(processId);
+      const counts = last.filter(({ type }) => CUMULATIVE.has(type));
+      ended = ended.then((before) => AggregatorRegistry.aggregate([before, counts]).getMetricsAsJSON());
+    },
+    async text(): Promise<string> {
+      return AggregatorRegistry.aggregate([...latest.values(), await ended]).metrics();
+    },
+  };
 }
 
 function createMetricsPage() {

@@ -47,6 +47,26 @@ const UNMETERED_ID_DIGITS = 32;
 
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
+/** A request that is made from account and task, so that a task is bound once. */
+function unmeteredOf({ of, known }: HoldConnection, generation: Generation, task: NewTask): Generation {
+  const { accountId, partition } = generation.key;
+  const digest = hash("sha256", `${accountId}\0${task.taskId}`);
+  const requestId = `unmetered_${digest.slice(0, UNMETERED_ID_DIGITS)}`;
+  const admittedAtMs = Math.floor(of(partition).nowMs());
+  return { ...generation, requestId, storeId: known.facts?.id, price: 0, admittedAtMs };
+}
+
+function voidSettlement(
+  { of }: HoldConnection,
+  generation: Generation,
+  reason: "refused" | "unsent",
+): VoidSettlement {
+  const { key, requestId, idempotency, storeId, retentionMs } = generation;
+  const atMs = of(key.partition).nowMs();
+  const call = { key, requestId, idempotencyDigest: idempotency?.digest, reason };
+  return { script: "void", storeId, atMs, settleWithinMs: settleWithinMs(retentionMs), call };
+}
+
 /** @param settlements keeps what the store could not answer @throws GatewayError `store_unavailable` from `admit` */
 export function createHolds(
   connection: HoldConnection,
@@ -54,17 +74,7 @@ export function createHolds(
 ) {
   const { confirm } = settlements;
   const tasks = createTaskIds(connection);
-
-  function voidSettlementOf(generation: Generation, reason: "refused" | "unsent"): VoidSettlement {
-    const { key, requestId, idempotency } = generation;
-    return {
-      script: "void",
-      storeId: generation.storeId,
-      atMs: connection.of(key.partition).nowMs(),
-      settleWithinMs: settleWithinMs(generation.retentionMs),
-      call: { key, requestId, idempotencyDigest: idempotency?.digest, reason },
-    };
-  }
+  const nowMs = (partition: number): number => connection.of(partition).nowMs();
 
   /** Resolves once a replica or the journal has the charge, too, where that is asked for. Undefined: deferred. */
   async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
@@ -89,20 +99,16 @@ export function createHolds(
   }
 
   return {
-    ...createAdmission(connection, (generation) => settlements.defer(voidSettlementOf(generation, "unsent"))),
+    ...createAdmission(connection, (generation) =>
+      settlements.defer(voidSettlement(connection, generation, "unsent")),
+    ),
 
-    nowMs: (partition: number): number => connection.of(partition).nowMs(),
+    nowMs,
     bind,
 
-    /** At price 0, without slot or window entry. The request is made from account and task, so a task is bound once. */
-    bindUnmetered(generation: Generation, task: NewTask): Promise<Binding | undefined> {
-      const { accountId, partition } = generation.key;
-      const digest = hash("sha256", `${accountId}\0${task.taskId}`);
-      const requestId = `unmetered_${digest.slice(0, UNMETERED_ID_DIGITS)}`;
-      const admittedAtMs = Math.floor(connection.of(partition).nowMs());
-      const storeId = connection.known.facts?.id;
-      return bind({ ...generation, requestId, storeId, price: 0, admittedAtMs }, task);
-    },
+    /** At price 0, without slot or window entry. */
+    bindUnmetered: (generation: Generation, task: NewTask): Promise<Binding | undefined> =>
+      bind(unmeteredOf(connection, generation, task), task),
 
     /** After this no task can come. `unsent` also removes the window entry. Undefined: deferred. */
     async voidHold(
@@ -110,7 +116,7 @@ export function createHolds(
       tiers: Tiers,
       reason: "refused" | "unsent" = "refused",
     ): Promise<LimitState | undefined> {
-      const settlement = voidSettlementOf(generation, reason);
+      const settlement = voidSettlement(connection, generation, reason);
       try {
         requireStoreOf(connection, settlement);
         const { run } = connection.of(generation.key.partition);

@@ -23,15 +23,6 @@ export type Store = ReturnType<typeof createStore>;
 
 /** One script call each. @throws GatewayError `store_unavailable` from every operation, unless it says otherwise */
 export function createStore(connection: Connection) {
-  const { metrics } = connection;
-
-  function countEnd(status: string, refunded: number): void {
-    metrics.settlements.inc({ outcome: status === "gone" || status === "expired" ? status : "finished" });
-    if (refunded === 0) return;
-    metrics.settlements.inc({ outcome: "refunded" });
-    metrics.creditsRefunded.inc(refunded);
-  }
-
   /** @param owner in whose turn it waits while too many calls are under way */
   async function inspectKey(key: KeyRef, tiers: Tiers, owner: string): Promise<Inspection> {
     const { run, queue } = connection.of(key.partition);
@@ -70,41 +61,54 @@ export function createStore(connection: Connection) {
 
     isTaskBound: createTaskIds(connection).isBound,
 
-    /** @param options.poller the key whose numbers are answered @param options.maxAgeMs of a restored task; others have their own */
-    async observe(
-      subject: { partition: number; accountId: string; task: ObservedTask },
-      observation: { status: Observation; data: string },
-      options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
-    ): Promise<Observed> {
-      const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
-      const record = async ({ status, data }: typeof observation) => {
-        const call = { ...subject, status, data, refundFailed, pollMs };
-        const reply = await connection
-          .of(subject.partition)
-          .run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
-        if (reply.outcome === "finished") countEnd(status, reply.refunded);
-        return reply;
-      };
-      const reply = await record(observation);
-      if (reply.outcome !== "disputed") return reply;
-      // The upstream may speak of another account's task: only its age can end this one.
-      const { taskId } = subject.task;
-      const { boundAtMs } = reply;
-      if (reply.nowMs >= boundAtMs + (reply.maxAgeMs ?? maxAgeMs)) {
-        const expired = await record({ status: "expired", data: failedTaskJson(taskId, boundAtMs) });
-        if (expired.outcome !== "disputed") return expired;
-      }
-      const { status, data } = reply;
-      const before =
-        data === "" ? { status: "pending", data: pendingTaskJson(taskId, boundAtMs) } : { status, data };
-      return { ...reply, outcome: "observed", ...before, isDisputed: true };
-    },
+    observe: createObserve(connection),
 
     async credits(key: KeyRef, tiers: Tiers): Promise<CreditAccount> {
       const { run, queue } = connection.of(key.partition);
       if (queue.isFull()) await queue.wait(key.keyId);
       return run(credits, { key, tiers });
     },
+  };
+}
+
+function createObserve(connection: Connection) {
+  const { metrics } = connection;
+
+  function countEnd(status: string, refunded: number): void {
+    metrics.settlements.inc({ outcome: status === "gone" || status === "expired" ? status : "finished" });
+    if (refunded === 0) return;
+    metrics.settlements.inc({ outcome: "refunded" });
+    metrics.creditsRefunded.inc(refunded);
+  }
+
+  /** @param options.poller the key whose numbers are answered @param options.maxAgeMs of a restored task; others have their own */
+  return async function observeTask(
+    subject: { partition: number; accountId: string; task: ObservedTask },
+    observation: { status: Observation; data: string },
+    options: { refundFailed: boolean; pollMs: number; maxAgeMs: number; poller?: KeyRef; tiers: Tiers },
+  ): Promise<Observed> {
+    const { refundFailed, pollMs, maxAgeMs, poller, tiers } = options;
+    const record = async ({ status, data }: typeof observation) => {
+      const call = { ...subject, status, data, refundFailed, pollMs };
+      const reply = await connection
+        .of(subject.partition)
+        .run(observe, poller ? { ...call, poller: { key: poller, tiers } } : call);
+      if (reply.outcome === "finished") countEnd(status, reply.refunded);
+      return reply;
+    };
+    const reply = await record(observation);
+    if (reply.outcome !== "disputed") return reply;
+    // The upstream may speak of another account's task: only its age can end this one.
+    const { taskId } = subject.task;
+    const { boundAtMs } = reply;
+    if (reply.nowMs >= boundAtMs + (reply.maxAgeMs ?? maxAgeMs)) {
+      const expired = await record({ status: "expired", data: failedTaskJson(taskId, boundAtMs) });
+      if (expired.outcome !== "disputed") return expired;
+    }
+    const { status, data } = reply;
+    const before =
+      data === "" ? { status: "pending", data: pendingTaskJson(taskId, boundAtMs) } : { status, data };
+    return { ...reply, outcome: "observed", ...before, isDisputed: true };
   };
 }
 

@@ -1,10 +1,9 @@
 import { collectDefaultMetrics, Registry } from "prom-client";
-import { archiveMetrics } from "./metrics/archive.ts";
 import { metricsIn } from "./metrics/factory.ts";
 import { processMetrics } from "./metrics/process.ts";
 import { requestMetrics } from "./metrics/requests.ts";
 import { settlementMetrics } from "./metrics/settlement.ts";
-import { redisMetrics, sharedStoreMetrics, storeMetrics } from "./metrics/store.ts";
+import { archiveMetrics, redisMetrics, sharedStoreMetrics, storeMetrics } from "./metrics/store.ts";
 import { upstreamMetrics } from "./metrics/upstream.ts";
 import { callbackMetrics, webhookMetrics } from "./metrics/webhooks.ts";
 

@@ -1,6 +1,7 @@
 import { isObject } from "../domain/json.ts";
 import type { Adapter, AdapterRequest, AdapterResponse, UploadForm } from "./adapter.ts";
 import { ENVELOPE } from "./adapters/envelope.ts";
+import { KIE } from "./adapters/kie.ts";
 import { type Answer, type Envelope, excerptOf } from "./answer.ts";
 import { headerProblem } from "./gateway-headers.ts";
 
@@ -113,6 +114,26 @@ export const ENVELOPE_CHOICE: AdapterChoice = {
   adapter: () => ENVELOPE,
   options: {},
 };
+
+export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE, KIE].map((one) => [one.name, one]));
+
+/** Each of them with its default options. */
+export function builtInChoices(): AdapterChoice[] {
+  return [...BUILT_IN.values()].map((adapter) => {
+    if (adapter === ENVELOPE) return ENVELOPE_CHOICE;
+    return { name: adapter.name, id: adapter.name, adapter: () => adapter, options: withDefaults(adapter) };
+  });
+}
+
+export function withDefaults(
+  { options }: Adapter,
+  given: Readonly<Record<string, unknown>> = {},
+): Record<string, unknown> {
+  const defaults = Object.entries(options?.properties ?? {}).flatMap(([name, property]) =>
+    "default" in property && given[name] === undefined ? [[name, structuredClone(property.default)]] : [],
+  );
+  return { ...given, ...Object.fromEntries(defaults) };
+}
 
 /** Without an observer: for tests and tools. */
 export const ENVELOPE_DIALECT = new Dialect(ENVELOPE_CHOICE);

@@ -93,15 +93,10 @@ function interpret(
       return { outcome: "misrouted", detail: described() };
     case "failed":
       return failed(polled.why === undefined ? described() : excerptOf(polled.why, ""));
-    case "refused": {
-      const rejection = readRejection(polled, answer, described());
-      return rejection.outcome === "refused"
-        ? { ...rejection, aboutTask: polled.isFinal === true }
-        : rejection;
-    }
     default: {
       const rejection = readRejection(polled, answer, described());
-      return rejection.outcome === "refused" ? { ...rejection, aboutTask: false } : rejection;
+      if (rejection.outcome !== "refused") return rejection;
+      return { ...rejection, aboutTask: "isFinal" in polled && polled.isFinal === true };
     }
   }
 }

@@ -1,7 +1,6 @@
 import { hash } from "node:crypto";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { builtInChoices } from "./adapters/built-in.ts";
-import { type AdapterChoice, ENVELOPE_CHOICE } from "./dialect.ts";
+import { type AdapterChoice, builtInChoices, ENVELOPE_CHOICE } from "./dialect.ts";
 
 /** Identifies address, credential and adapter without a secret. The adapter `envelope` has no name and no endpoint in it. */
 const TAG = /^([0-9a-f]{12}):([0-9a-f]{12}|-):(https?:\/\/[^#]+)(?:#([a-z][a-z0-9-]{0,31})(?:\/.+)?)?$/;

@@ -152,28 +152,23 @@ const constant = (tag: string, outcome: PollOutcome): TaskUpstream => ({ tag, po
 const busy = (tag: string): TaskUpstream =>
   constant(tag, { outcome: "overloaded", detail: `${FORMER_MAX} other former upstreams are being asked` });
 
-/** The options of a client, and nothing else: other settings may change without a new one. */
-function clientOptions(
+/** The options of a client, and nothing else: other settings may change without a new one. Nothing is generated there any more. */
+const clientOptions = (
   settings: TaskUpstreamSettings,
   { authHeader, authScheme, headers, dialect }: Manner,
   url: string,
   apiKey: string | undefined,
-): UpstreamOptions {
-  const { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs, keepAliveTimeoutMs } = settings;
-  const timeouts = { connectTimeoutMs, headersTimeoutMs, totalTimeoutMs, keepAliveTimeoutMs };
-  // Nothing is generated there any more.
-  const { pollConnections, tlsCa, tlsCert, tlsKey, statuses = {} } = settings;
-  const spoken = { authHeader, authScheme, ...(headers && { headers }), ...(dialect && { dialect }) };
-  const tls = { tlsCa, tlsCert, tlsKey };
-  return {
-    url,
-    apiKey,
-    ...spoken,
-    ...tls,
-    ...timeouts,
-    connections: 1,
-    pollConnections,
-    idempotent: false,
-    statuses,
-  };
-}
+): UpstreamOptions => ({
+  ...{ url, apiKey, authHeader, authScheme, ...(headers && { headers }), ...(dialect && { dialect }) },
+  tlsCa: settings.tlsCa,
+  tlsCert: settings.tlsCert,
+  tlsKey: settings.tlsKey,
+  connectTimeoutMs: settings.connectTimeoutMs,
+  headersTimeoutMs: settings.headersTimeoutMs,
+  totalTimeoutMs: settings.totalTimeoutMs,
+  keepAliveTimeoutMs: settings.keepAliveTimeoutMs,
+  connections: 1,
+  pollConnections: settings.pollConnections,
+  idempotent: false,
+  statuses: settings.statuses ?? {},
+});

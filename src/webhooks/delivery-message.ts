@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { Webhook } from "standardwebhooks";
+import { dropOldest } from "../domain/bounded.ts";
 import type { StoredEvent } from "../records/deliveries.ts";
 import type { LeasedDelivery } from "../scripts/webhooks.ts";
 import type { SecretBox } from "./sealed-secrets.ts";
@@ -9,15 +10,29 @@ import type { Message } from "./sender.ts";
 const messageBody = ({ type, atMs, data }: StoredEvent): string =>
   `{"type":"${type}","timestamp":"${new Date(atMs).toISOString()}","code":200,"msg":"success","data":${data}}`;
 
+/** Signers that are remembered: each message of an endpoint needs the same one. */
+const SIGNERS_MAX = 1_000;
+
 /** Makes the messages of deliveries. */
 export function createMessages(box: Pick<SecretBox, "unseal">) {
-  /** If the secret before a rotation cannot be opened, the present one signs alone: its key may be why it was rotated. */
-  const secretsOf = ([present, ...earlier]: readonly string[]): string[] =>
-    present === undefined ? [] : [box.unseal(present), ...earlier.flatMap(openedIfPossible)];
+  const signers = new Map<string, Webhook>();
 
-  function openedIfPossible(sealed: string): string[] {
+  function signerOf(sealed: string): Webhook {
+    const known = signers.get(sealed);
+    if (known) return known;
+    const signer = new Webhook(box.unseal(sealed));
+    dropOldest(signers, SIGNERS_MAX);
+    signers.set(sealed, signer);
+    return signer;
+  }
+
+  /** If the secret before a rotation cannot be opened, the present one signs alone: its key may be why it was rotated. */
+  const signersOf = ([present, ...earlier]: readonly string[]): Webhook[] =>
+    present === undefined ? [] : [signerOf(present), ...earlier.flatMap(signerIfPossible)];
+
+  function signerIfPossible(sealed: string): Webhook[] {
     try {
-      return [box.unseal(sealed)];
+      return [signerOf(sealed)];
     } catch {
       return [];
     }
@@ -27,7 +42,7 @@ export function createMessages(box: Pick<SecretBox, "unseal">) {
   return ({ eventId, event, url, secrets }: LeasedDelivery, nowMs: number): Message => {
     const body = messageBody(event);
     const timestampS = Math.floor(nowMs / 1000);
-    const signed = { id: eventId, timestampS, body, secrets: secretsOf(secrets) };
+    const signed = { id: eventId, timestampS, body, signers: signersOf(secrets) };
     const { "webhook-signature": signature, ...named } = signHeaders(signed);
     return { url, body, headers: signature === "" ? named : { ...named, "webhook-signature": signature } };
   };
@@ -44,8 +59,8 @@ interface SignedMessage {
   /** Unix seconds of the try: receivers refuse what is older than five minutes. */
   readonly timestampS: number;
   readonly body: string;
-  /** The newest first. After a rotation both sign for a while. */
-  readonly secrets: readonly string[];
+  /** That of the newest secret first. After a rotation both sign for a while. */
+  readonly signers: readonly Webhook[];
 }
 
 interface SignatureHeaders {
@@ -55,11 +70,11 @@ interface SignatureHeaders {
 }
 
 /** Standard Webhooks, symmetric signatures (v1). */
-export function signHeaders({ id, timestampS, body, secrets }: SignedMessage): SignatureHeaders {
+export function signHeaders({ id, timestampS, body, signers }: SignedMessage): SignatureHeaders {
   const at = new Date(timestampS * 1000);
   return {
     "webhook-id": id,
     "webhook-timestamp": String(timestampS),
-    "webhook-signature": secrets.map((secret) => new Webhook(secret).sign(id, at, body)).join(" "),
+    "webhook-signature": signers.map((signer) => signer.sign(id, at, body)).join(" "),
   };
 }

@@ -1,5 +1,4 @@
 import { createCipheriv, createDecipheriv, hash, randomBytes } from "node:crypto";
-import { dropOldest } from "../domain/bounded.ts";
 import { deriveKey } from "../records/derived-keys.ts";
 
 export interface SecretKeys {
@@ -29,26 +28,18 @@ const FORMAT = "1";
 const CIPHER = "aes-256-gcm";
 const IV_BYTES = 12;
 const TAG_BYTES = 16;
-/** Opened secrets that are remembered: each message of an endpoint needs the same one. */
-const OPENED_MAX = 1_000;
 
 /** @returns undefined without a key: then there are no endpoints, and nothing is sent */
 export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys): SecretBox | undefined {
   if (secretKey === undefined) return undefined;
   const current = sealingKey(secretKey);
   const keys = [current, ...(previousSecretKey === undefined ? [] : [sealingKey(previousSecretKey)])];
-  const opened = new Map<string, string>();
   return {
     seal: (secret) => sealWith(current, secret),
     unseal(sealed) {
-      const known = opened.get(sealed);
-      if (known !== undefined) return known;
       const key = keys.find(({ prefix }) => sealed.startsWith(prefix));
       if (key === undefined) throw new SealedSecretError(`no key at hand opens it: ${keyName(sealed)}`);
-      const secret = unsealWith(key, sealed);
-      dropOldest(opened, OPENED_MAX);
-      opened.set(sealed, secret);
-      return secret;
+      return unsealWith(key, sealed);
     },
     isCurrent: (sealed) => sealed.startsWith(current.prefix),
     prefixes: keys.map(({ prefix }) => prefix),

@@ -16,7 +16,6 @@ import { createSender } from "./sender.ts";
 const FIGURES_EVERY_MS = 10_000;
 
 export type WebhookWorkSettings = DeliverySettings & EgressPolicy & SecretKeys;
-export type WebhookWork = ReturnType<typeof createWebhookWork>;
 
 /** Figures come from the store, so that they tell of deliveries that nobody sends. @param options.settings those in force */
 export function createWebhookWork(options: {

@@ -68,6 +68,8 @@ export interface Attack {
   title: string;
   /** At most this long, ms; what could not be sent by then is left out. */
   durationMs: number;
+  /** What it prepares before takes at most this long besides, ms, on a machine that is busy with other things. */
+  preparesMsMax?: number;
   /** What differs from the defaults. */
   config?: Sections;
   env?: Record<string, string>;

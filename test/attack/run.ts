@@ -175,7 +175,7 @@ async function measure(
   gateway.forgetPeak();
   const livez = watchLivez(gateway);
   const beganMs = Date.now();
-  const { sent, attackFromMs } = await runAttacker(target, folder);
+  const { sent, attackFromMs } = await runAttacker(target, folder, attack.preparesMsMax);
   const endedMs = Date.now();
   const recoverySeconds = await recovered(gateway, honest, recoveryMsMax);
   const windowEndMs = Math.max(endedMs, attackFromMs + WATCH_MS_MIN * target.scale);
@@ -200,13 +200,17 @@ async function measure(
 }
 
 /** Runs the attacker's process to its end. @throws when it fails or takes too long */
-async function runAttacker(target: Target, folder: string): Promise<{ sent: Sent; attackFromMs: number }> {
+async function runAttacker(
+  target: Target,
+  folder: string,
+  preparesMsMax = 0,
+): Promise<{ sent: Sent; attackFromMs: number }> {
   const file = join(folder, "target.json");
   writeFileSync(file, JSON.stringify(target));
   const child = await startProcess("attacker.ts", file);
   const stop = (): Promise<void> => child.stop(STOP_GRACE_MS);
   cleanups.add(stop);
-  const tooLong = setTimeout(() => void child.stop(0), target.durationMs + ATTACKER_GRACE_MS);
+  const tooLong = setTimeout(() => void child.stop(0), preparesMsMax + target.durationMs + ATTACKER_GRACE_MS);
   let attackFromMs = 0;
   let sent: Sent | undefined;
   for await (const line of createInterface(child.process.stdout!)) {

@@ -11,7 +11,7 @@ import {
   ownRedisAndReceiver,
 } from "../support/webhook-stage.ts";
 
-const PARTITION_BYTES_MAX = 64 * 1024 * 1024;
+const PARTITION_BYTES_MAX = 16 * 1024 * 1024;
 
 const own = ownRedisAndReceiver();
 

@@ -361,8 +361,8 @@ guarantee(
 );
 
 for (const [what, mebibytes, field] of [
-  ["an account", 16, (key: KeyRef) => key.accountId],
-  ["a partition", 64, () => " bytes"],
+  ["an account", 8, (key: KeyRef) => key.accountId],
+  ["a partition", 16, () => " bytes"],
 ] as const)
   guarantee(`events of ${what} take ${mebibytes} MiB at most; ended deliveries give way`, async () => {
     const key = await stage.givenKey();

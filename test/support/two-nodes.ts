@@ -1,12 +1,12 @@
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { taskIdsOf } from "../../src/durability/task-ids.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { keyRef, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { isCluster, partitionsOf } from "../../src/redis/store-facts.ts";
 import { admit } from "../../src/scripts/holds.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
 import { createClient } from "./client.ts";
@@ -59,7 +59,11 @@ export async function givenRequests(
   const partitions = await partitionsOf(nodes);
   const key = keyRef(keyId, accountId, partitionOf(accountId, partitions));
   const run = runOn(nodes);
-  const tasks = await taskIdsOf(nodes);
+  const tasks = createTaskIds({
+    of: (place) => scriptsOf(nodes.of(place)),
+    ofName: (name) => ({ command: (work) => work(nodes.ofName(name)) }),
+    known: { facts: { partitions, cluster: await isCluster(nodes.ofName(META)) } },
+  });
   for (const kind of ["held", "charged"]) {
     const requestId = `req_${kind}_${name}`;
     const generation = {

@@ -1,5 +1,5 @@
-import { type Static, Type } from "typebox";
-import { duration, integer, section, toProgram } from "../setting-types.ts";
+import { Type } from "typebox";
+import { duration, integer, section } from "../setting-types.ts";
 
 export const tasksSchema = section("How tasks are followed to their end.", {
   refund_failed: Type.Boolean({ default: true, description: "Refund the credits of a failed task." }),
@@ -42,5 +42,3 @@ export const tasksSchema = section("How tasks are followed to their end.", {
     "How long finished tasks are kept; fixed for each request when it is admitted.",
   ),
 });
-
-export const toTasksConfig = (tasks: Static<typeof tasksSchema>) => toProgram(tasksSchema, tasks);

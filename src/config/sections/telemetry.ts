@@ -23,8 +23,6 @@ export const logSchema = section("The log on standard output.", {
   ),
 });
 
-export const toLogConfig = (log: Static<typeof logSchema>) => toProgram(logSchema, log);
-
 export const tracingSchema = section("Traces for OpenTelemetry, which is not loaded without an endpoint.", {
   endpoint: text(
     "",

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS, type TierLimits, type Tiers } from "../../domain/limits.ts";
 import { capitalized } from "../../domain/operator-texts.ts";
-import { ruled, section, toProgram } from "../setting-types.ts";
+import { ruled, section } from "../setting-types.ts";
 
 const tier = Type.Object(
   {
@@ -63,6 +63,3 @@ export const accountsSchema = section("Accounts.", {
     description: "Names in the metadata of accounts by whose values GET /accounts finds them.",
   }),
 });
-
-export const toAccountsConfig = (accounts: Static<typeof accountsSchema>) =>
-  toProgram(accountsSchema, accounts);

@@ -143,7 +143,10 @@ export const upstreamSchema = section("The video generation service behind the g
 
 export function toUpstreamConfig(
   upstream: Static<typeof upstreamSchema>,
-  material: {
+  {
+    certificate,
+    ...spoken
+  }: {
     apiKey: string | undefined;
     previousApiKey: string | undefined;
     tlsCa: string | undefined;
@@ -156,13 +159,9 @@ export function toUpstreamConfig(
   const statuses = Object.entries(upstream.statuses).map(([word, status]) => [statusWord(word), status]);
   return {
     ...others,
-    apiKey: material.apiKey,
-    previousApiKey: material.previousApiKey,
-    tlsCa: material.tlsCa,
-    tlsCert: material.certificate?.cert,
-    tlsKey: material.certificate?.key,
-    dialect: material.dialect,
-    previousDialect: material.previousDialect,
+    ...spoken,
+    tlsCert: certificate?.cert,
+    tlsKey: certificate?.key,
     url: withoutSlash(upstream.url),
     headers: upstream.headers as Readonly<Record<string, string>>,
     authHeader: unlessAuto(upstream.auth_header.toLowerCase()),

@@ -2,11 +2,10 @@ import type { Redis } from "ioredis";
 import { isLater, LEDGER_START, msOf } from "../../records/ledger-entries.ts";
 import { partitionOfLedger } from "../../records/names.ts";
 import type { PartitionReads } from "../../redis/partition-reads.ts";
+import { pages } from "../../redis/pipelines.ts";
 import { absentEntries, missingAmong, trimmedTo } from "./entry-comparison.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 import type { RecentEntry } from "./recent-entries.ts";
-
-const READ_BATCH = 1000;
 
 export interface ListedEntry extends ConfirmedEntry {
   ledger: string;
@@ -29,7 +28,7 @@ export async function listMissing(
     await reads.at(partitionOfLedger(ledger), async (redis) => {
       for (const { id } of entries.values()) list.knownUntilMs = Math.max(list.knownUntilMs, msOf(id));
       const missing: RecentEntry[] = [];
-      for (const page of pagesOf([...entries.values()])) {
+      for (const page of pages([...entries.values()])) {
         const absent = await absentEntries(redis, () => ledger, page);
         missing.push(...(await missingAmong(redis, () => ledger, absent)));
       }
@@ -49,17 +48,13 @@ export async function latestMissing(
   entries: readonly ConfirmedEntry[],
 ): Promise<ConfirmedEntry | undefined> {
   const newestFirst = entries.toSorted((a, b) => (isLater(a.id, b.id) ? -1 : 1));
-  for (const page of pagesOf(newestFirst)) {
+  for (const page of pages(newestFirst)) {
     const absent = new Set(await absentEntries(redis, () => ledger, page));
     const until = page.findIndex((entry) => !absent.has(entry));
     const [latest] = await missingAmong(redis, () => ledger, until < 0 ? page : page.slice(0, until));
     if (latest || until >= 0) return latest;
   }
   return undefined;
-}
-
-function* pagesOf<T>(all: readonly T[]): Generator<T[]> {
-  for (let at = 0; at < all.length; at += READ_BATCH) yield all.slice(at, at + READ_BATCH);
 }
 
 async function unknownBefore(

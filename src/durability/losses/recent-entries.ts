@@ -66,10 +66,8 @@ export function openRecentEntries(folder: string | undefined, log: Logger, fileB
 
 export type RecentEntries = ReturnType<typeof openRecentEntries>;
 
-function lineOf({ storeId, ...page }: LedgerPage): string {
-  const line: Line = { format: FORMAT, store: storeId, ...page };
-  return `${JSON.stringify(line)}\n`;
-}
+const lineOf = ({ storeId, ...page }: LedgerPage): string =>
+  `${JSON.stringify({ format: FORMAT, store: storeId, ...page } satisfies Line)}\n`;
 
 /** The files of running processes are the newest. */
 function removeOldest(folder: string): void {

@@ -24,85 +24,72 @@ export interface FlushTarget {
   voided?(outcome: Voided["outcome"]): void;
 }
 
-export class Sending {
-  readonly #parts: OutboxParts;
+type Done = (settlement: Settlement) => void;
 
-  constructor(parts: OutboxParts) {
-    this.#parts = parts;
-  }
-
-  async all(target: FlushTarget, queue: Queue): Promise<void> {
-    const { queues } = this.#parts;
-    const next = (): Settlement[] => queues.nextFor(target, queue);
-    for (let batch = next(); batch.length > 0; batch = next())
-      await this.#some(target, batch, (settlement) => queues.remove(queue, settlement));
-  }
-
-  waitingForClaim(target: FlushTarget, queue: Queue): Promise<void> {
-    const { queues } = this.#parts;
-    return this.#inTurn(target, queues.waitingForClaimOf(target, queue), (settlement) =>
-      queues.remove(queue, settlement),
-    );
-  }
-
-  /** Sends the answered charges that this run of the primary may lack. */
-  readonly missed = (target: FlushTarget): Promise<void> => {
-    const { unconfirmed } = this.#parts;
-    return this.#inTurn(target, unconfirmed?.missedBy(target) ?? [], (settlement) =>
-      unconfirmed?.remove([settlement as Charge]),
-    );
-  };
-
-  async #inTurn(
-    target: FlushTarget,
-    settlements: readonly Settlement[],
-    done: (settlement: Settlement) => void,
-  ): Promise<void> {
+export function createSending(parts: OutboxParts) {
+  const { queues, unconfirmed } = parts;
+  async function inTurn(target: FlushTarget, settlements: readonly Settlement[], done: Done): Promise<void> {
     for (let at = 0; at < settlements.length; at += FLUSH_BATCH)
-      await this.#some(target, settlements.slice(at, at + FLUSH_BATCH), done);
+      await sendSome(parts, target, settlements.slice(at, at + FLUSH_BATCH), done);
   }
+  return {
+    async all(target: FlushTarget, queue: Queue): Promise<void> {
+      const next = (): Settlement[] => queues.nextFor(target, queue);
+      for (let batch = next(); batch.length > 0; batch = next())
+        await sendSome(parts, target, batch, (settlement) => queues.remove(queue, settlement));
+    },
+    waitingForClaim: (target: FlushTarget, queue: Queue): Promise<void> =>
+      inTurn(target, queues.waitingForClaimOf(target, queue), (one) => queues.remove(queue, one)),
+    /** Sends the answered charges that this run of the primary may lack. */
+    missed: (target: FlushTarget): Promise<void> =>
+      inTurn(target, unconfirmed?.missedBy(target) ?? [], (one) => unconfirmed?.remove([one as Charge])),
+  };
+}
 
-  /** @param done called for each that has an answer, or is given up */
-  async #some(
-    target: FlushTarget,
-    settlements: readonly Settlement[],
-    done: (settlement: Settlement) => void,
-  ): Promise<void> {
-    const { queues, unconfirmed, reportSize } = this.#parts;
-    const results = await Promise.allSettled(
-      settlements.map(async (settlement) => {
-        try {
-          const charged = await this.#send(target, settlement);
-          done(settlement);
-          if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, target.runId);
-        } catch (error) {
-          if (!(error instanceof ClaimError)) throw error;
-          // This primary is not at fault, and is used without it.
-          queues.waitForClaim(settlement);
-        }
-      }),
-    );
-    reportSize();
-    // Settlements that wait for a frozen partition, or for the primary of their claim, are no failure of this one.
-    const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
-    if (failed) throw (failed as PromiseRejectedResult).reason;
+/** @param done called for each that has an answer, or is given up */
+async function sendSome(
+  parts: OutboxParts,
+  target: FlushTarget,
+  settlements: readonly Settlement[],
+  done: Done,
+): Promise<void> {
+  const { queues, unconfirmed, reportSize } = parts;
+  const results = await Promise.allSettled(
+    settlements.map(async (settlement) => {
+      try {
+        const charged = await send(parts, target, settlement);
+        done(settlement);
+        if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, target.runId);
+      } catch (error) {
+        if (!(error instanceof ClaimError)) throw error;
+        // This primary is not at fault, and is used without it.
+        queues.waitForClaim(settlement);
+      }
+    }),
+  );
+  reportSize();
+  // Settlements that wait for a frozen partition, or for the primary of their claim, are no failure of this one.
+  const failed = results.find((result, at) => result.status === "rejected" && target.has(settlements[at]!));
+  if (failed) throw (failed as PromiseRejectedResult).reason;
+}
+
+/** @returns the charge, if the store has made it */
+async function send(
+  { log, settleWithinMs }: OutboxParts,
+  target: FlushTarget,
+  settlement: Settlement,
+): Promise<Charge | undefined> {
+  const { atMs, untilMs = atMs + settleWithinMs() } = settlement;
+  if (target.nowMs() > untilMs) {
+    log.error(logFieldsOf(settlement), "a settlement is too old to be sent; settle it by hand");
+    return undefined;
   }
-
-  /** @returns the charge, if the store has made it */
-  async #send(target: FlushTarget, settlement: Settlement): Promise<Charge | undefined> {
-    const { log, settleWithinMs } = this.#parts;
-    const { atMs, untilMs = atMs + settleWithinMs() } = settlement;
-    if (target.nowMs() > untilMs) {
-      log.error(logFieldsOf(settlement), "a settlement is too old to be sent; settle it by hand");
-      return undefined;
-    }
-    try {
-      return await settle(target, settlement);
-    } catch (error) {
-      if (!wouldFailAgain(error)) throw error;
-      log.error({ err: error, ...logFieldsOf(settlement) }, "the store refuses a settlement; it is given up");
-      return undefined;
-    }
+  try {
+    return await settle(target, settlement);
+  } catch (error) {
+    if (!wouldFailAgain(error)) throw error;
+    log.error({ err: error, ...logFieldsOf(settlement) }, "the store refuses a settlement; it is given up");
+    return undefined;
   }
 }
 

@@ -2,7 +2,7 @@ import type { Logger } from "../../telemetry/log.ts";
 import type { UnconfirmedCharges } from "./confirming.ts";
 import type { Journal } from "./journal.ts";
 import { createQueues, type Queues } from "./outbox-queues.ts";
-import { type FlushTarget, Sending } from "./outbox-sending.ts";
+import { createSending, type FlushTarget } from "./outbox-sending.ts";
 import { type Charge, isUnmetered, logFieldsOf, type Settlement } from "./pending-settlement.ts";
 
 const ENTRIES_MAX = 50_000;
@@ -47,7 +47,7 @@ export function createOutbox(options: OutboxOptions) {
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
   const parts: OutboxParts = { ...options, queues, reportSize };
   const keeping = new Keeping(parts);
-  const sending = new Sending(parts);
+  const sending = createSending(parts);
 
   return {
     ...keeping,

@@ -24,10 +24,17 @@ export interface Series {
 export function metricsIn(registry: Registry) {
   const registers = [registry];
   return {
-    counter<const Label extends string>(name: string, help: string, labelNames: readonly Label[] = []) {
+    /** @param known values of its one label, each there from the start, so that the first of a kind is seen */
+    counter<const Label extends string>(
+      name: string,
+      help: string,
+      labelNames: readonly Label[] = [],
+      known: readonly string[] = [],
+    ) {
       const pending = new PendingSeries<Label>();
       const collect = (): void => pending.addTo(counter);
       const counter = new Counter({ name, help, labelNames, registers, collect });
+      for (const value of known) counter.inc({ [labelNames[0]!]: value } as Labels<Label>, 0);
       return Object.assign(counter, { series: pending.series });
     },
     gauge<const Label extends string>(name: string, help: string, options: GaugeOptions<Label> = {}) {
@@ -43,26 +50,16 @@ export function metricsIn(registry: Registry) {
       labelNames: readonly Label[],
     ) => new Distribution({ name, help, buckets, labelNames, registry }),
     readGauge(name: string, help: string, read: () => number): void {
-      new Gauge({
-        name,
-        help,
-        registers,
-        collect() {
-          this.set(read());
-        },
-      });
+      const collect = (): void => gauge.set(read());
+      const gauge = new Gauge({ name, help, registers, collect });
     },
     /** @param read the total since the start */
     readCounter(name: string, help: string, read: () => number): void {
-      new Counter({
-        name,
-        help,
-        registers,
-        collect() {
-          this.reset();
-          this.inc(read());
-        },
-      });
+      const collect = (): void => {
+        counter.reset();
+        counter.inc(read());
+      };
+      const counter = new Counter({ name, help, registers, collect });
     },
   };
 }

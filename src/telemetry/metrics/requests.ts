@@ -25,12 +25,6 @@ export const SIGN_IN_REFUSALS = [
 export type SignInRefusal = (typeof SIGN_IN_REFUSALS)[number];
 
 export function requestMetrics({ counter, gauge, histogram, ...define }: MetricFactory) {
-  const overloads = counter(
-    "tollgate_overload_total",
-    "Requests refused and connections closed by this gateway to stay within its own limits, by limit.",
-    ["bound"],
-  );
-  for (const bound of OVERLOADS) overloads.inc({ bound }, 0);
   return {
     requests: counter(
       "tollgate_requests_total",
@@ -42,7 +36,12 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       "Calls of the management API answered on the admin port, by route and HTTP status.",
       ["route", "status"],
     ),
-    signInsRefused: signInsMetric(counter),
+    signInsRefused: counter(
+      "tollgate_sign_ins_refused_total",
+      "Requests that the admin port refused because of the token, host or site that they came with, by reason.",
+      ["reason"],
+      SIGN_IN_REFUSALS,
+    ),
     requestSeconds: histogram(
       "tollgate_request_duration_seconds",
       "Time from a request's headers to the end of its response, by route template and class of HTTP status.",
@@ -50,7 +49,12 @@ export function requestMetrics({ counter, gauge, histogram, ...define }: MetricF
       ["route", "class"],
     ),
     inFlight: gauge("tollgate_requests_in_flight", "Requests in progress."),
-    overloads,
+    overloads: counter(
+      "tollgate_overload_total",
+      "Requests refused and connections closed by this gateway to stay within its own limits, by limit.",
+      ["bound"],
+      OVERLOADS,
+    ),
     connections: connectionMetrics(define),
     untrustedProxy: counter(
       "tollgate_untrusted_proxy_total",
@@ -113,16 +117,6 @@ function connectionMetrics({ readGauge, readCounter }: Pick<MetricFactory, "read
       counts = source;
     },
   };
-}
-
-function signInsMetric(counter: MetricFactory["counter"]) {
-  const signInsRefused = counter(
-    "tollgate_sign_ins_refused_total",
-    "Requests that the admin port refused because of the token, host or site that they came with, by reason.",
-    ["reason"],
-  );
-  for (const reason of SIGN_IN_REFUSALS) signInsRefused.inc({ reason }, 0);
-  return signInsRefused;
 }
 
 function admissionsMetric(counter: MetricFactory["counter"]) {

@@ -15,14 +15,13 @@ export const SETTLEMENTS = [
 ] as const;
 
 export function settlementMetrics({ counter, gauge }: MetricFactory) {
-  const settlements = counter(
-    "tollgate_settlements_total",
-    "Holds and tasks settled by this gateway, by outcome.",
-    ["outcome"],
-  );
-  for (const outcome of SETTLEMENTS) settlements.inc({ outcome }, 0);
   return {
-    settlements,
+    settlements: counter(
+      "tollgate_settlements_total",
+      "Holds and tasks settled by this gateway, by outcome.",
+      ["outcome"],
+      SETTLEMENTS,
+    ),
     tasksEndedUnanswered: counter(
       "tollgate_tasks_ended_unanswered_total",
       "Tasks ended as failed at twice their maximum age because the upstream never answered about them.",

@@ -17,17 +17,18 @@ export const KEPT_IN = ["replicas", "journal", "memory"] as const;
 /** Outcomes of BIND for a charge that is sent again. */
 export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "forgotten"] as const;
 
+export const ARCHIVED_KINDS = ["entry", "request", "account", "key", "audit"] as const;
+
 const CALL_BUCKETS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5];
 
 export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
-  const storeFailures = counter(
-    "tollgate_store_failures_total",
-    "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is moving to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
-    ["reason"],
-  );
-  for (const reason of STORE_FAILURES) storeFailures.inc({ reason }, 0);
   return {
-    storeFailures,
+    storeFailures: counter(
+      "tollgate_store_failures_total",
+      "Store calls that failed; `open`: not sent because the breaker is open; `overloaded`: not sent because too many wait; `frozen`: for a frozen partition; `moving`: a slot is moving to another node; `moved`: its partition has moved to another primary, to which it is sent once more.",
+      ["reason"],
+      STORE_FAILURES,
+    ),
     ...confirmationMetrics(counter),
     storeSeconds: histogram(
       "tollgate_store_call_duration_seconds",
@@ -75,21 +76,20 @@ export function storeMetrics({ counter, gauge, histogram }: MetricFactory) {
   };
 }
 
-function confirmationMetrics(counter: MetricFactory["counter"]) {
-  const confirmations = counter(
+const confirmationMetrics = (counter: MetricFactory["counter"]) => ({
+  confirmations: counter(
     "tollgate_store_confirmations_total",
     "Charges by where they were kept besides the primary when they were answered; only with `store.confirm_replicas`.",
     ["kept_in"],
-  );
-  for (const keptIn of KEPT_IN) confirmations.inc({ kept_in: keptIn }, 0);
-  const replayedCharges = counter(
+    KEPT_IN,
+  ),
+  replayedCharges: counter(
     "tollgate_store_replayed_charges_total",
     "Answered charges that were sent again after a primary changed or a gateway ended, by outcome; `uncollected`, `conflict` and `forgotten` are lost charges.",
     ["outcome"],
-  );
-  for (const outcome of REPLAY_OUTCOMES) replayedCharges.inc({ outcome }, 0);
-  return { confirmations, replayedCharges };
-}
+    REPLAY_OUTCOMES,
+  ),
+});
 
 /** Of each primary; but for the ids only with Sentinel and Redis Cluster. */
 const primaryMetrics = ({ counter, gauge }: Pick<MetricFactory, "counter" | "gauge">) => ({
@@ -205,6 +205,38 @@ export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
     ledgerCheckFailures: counter(
       "tollgate_ledger_check_failures_total",
       "Checks of the ledger that this gateway started and could not complete.",
+    ),
+  };
+}
+
+/** Copying to the archive. Each partition is copied by one gateway, which alone shows figures of it. */
+export function archiveMetrics({ counter, gauge }: MetricFactory) {
+  const aggregator = "max";
+  return {
+    archiveRows: counter(
+      "tollgate_archive_rows_total",
+      "Rows that this gateway has written to the archive, by kind.",
+      ["kind"],
+      ARCHIVED_KINDS,
+    ),
+    archiveLag: gauge(
+      "tollgate_archive_lag_seconds",
+      "Age of the oldest ledger entry that the archive has not got, in the partitions that this gateway copies; 0 if there is none. While " +
+        "copying fails, at least the time since it last succeeded.",
+      { aggregator },
+    ),
+    archiveViolations: gauge(
+      "tollgate_archive_violations",
+      "Differences between the archive and the store that the last check found; anything but 0 is a fault.",
+      { aggregator },
+    ),
+    archiveTrimmed: counter(
+      "tollgate_archive_trimmed_entries_total",
+      "Ledger entries that were removed from Redis because the archive has them.",
+    ),
+    archiveForks: counter(
+      "tollgate_archive_forks_total",
+      "Times that the store had lost ledger entries that the archive has; their rows are hidden from its views.",
     ),
   };
 }

@@ -1,12 +1,6 @@
 import { LATENCY_BUCKETS, type MetricFactory } from "./factory.ts";
 
 export function upstreamMetrics({ counter, gauge, histogram }: MetricFactory) {
-  const upstreamUnusableStates = counter(
-    "tollgate_upstream_unusable_states_total",
-    "Polls that found a task in a state that is not known, or completed without a usable video_url, by kind.",
-    ["kind"],
-  );
-  for (const kind of ["unknown_status", "completed_without_video"]) upstreamUnusableStates.inc({ kind }, 0);
   return {
     upstreamSeconds: histogram(
       "tollgate_upstream_duration_seconds",
@@ -42,7 +36,12 @@ export function upstreamMetrics({ counter, gauge, histogram }: MetricFactory) {
       "tollgate_upstream_misrouted_polls_total",
       "Polls answered with a redirect, or an HTTP 404 that is not from the upstream's API: a wrong address or path, or a proxy's page.",
     ),
-    upstreamUnusableStates,
+    upstreamUnusableStates: counter(
+      "tollgate_upstream_unusable_states_total",
+      "Polls that found a task in a state that is not known, or completed without a usable video_url, by kind.",
+      ["kind"],
+      ["unknown_status", "completed_without_video"],
+    ),
     upstreamUnroutable: counter(
       "tollgate_upstream_unroutable_polls_total",
       "Polls not sent because the address or credential of the upstream that made the task is not configured.",

@@ -3,15 +3,14 @@ import type { MetricFactory } from "./factory.ts";
 export const DELIVERY_OUTCOMES = ["delivered", "again", "retried", "failed", "disabled", "fenced"] as const;
 
 export function webhookMetrics({ counter, gauge }: MetricFactory) {
-  const webhookDeliveries = counter(
-    "tollgate_webhook_deliveries_total",
-    "Tries of webhook messages that this gateway has made, by what came of them.",
-    ["outcome"],
-  );
-  for (const outcome of DELIVERY_OUTCOMES) webhookDeliveries.inc({ outcome }, 0);
   const aggregator = "max";
   return {
-    webhookDeliveries,
+    webhookDeliveries: counter(
+      "tollgate_webhook_deliveries_total",
+      "Tries of webhook messages that this gateway has made, by what came of them.",
+      ["outcome"],
+      DELIVERY_OUTCOMES,
+    ),
     webhooksOverdue: gauge(
       "tollgate_webhook_overdue_seconds",
       "How long the webhook message that is due longest has been due, as the store has it; 0 if none is.",
@@ -60,10 +59,11 @@ export type CallbackResult = (typeof CALLBACK_RESULTS)[number];
 /** Callbacks that were refused before the store was asked. */
 export const CALLBACK_REFUSALS = ["forged", "limited", "overloaded"] as const;
 
-export function callbackMetrics({ counter }: MetricFactory) {
-  const callbacks = counter("tollgate_callbacks_total", "Callbacks of the upstream, by what they led to.", [
-    "outcome",
-  ]);
-  for (const outcome of [...CALLBACK_RESULTS, ...CALLBACK_REFUSALS]) callbacks.inc({ outcome }, 0);
-  return { callbacks };
-}
+export const callbackMetrics = ({ counter }: MetricFactory) => ({
+  callbacks: counter(
+    "tollgate_callbacks_total",
+    "Callbacks of the upstream, by what they led to.",
+    ["outcome"],
+    [...CALLBACK_RESULTS, ...CALLBACK_REFUSALS],
+  ),
+});

@@ -35,12 +35,14 @@ export const callbacks: Attack = {
     const total = scaled(target, GUESSES);
     const half = { ...target, durationMs: target.durationMs / 2 };
     const slow = atOnce(2 * SLOW_BODIES, (nth) => sendSlowly(guessing, target, nth, untilMs));
+    const fromMs = performance.now();
     await pipeline(guessing, half, {
       connections: 50,
       depth: 50,
       total,
       request: (nth) => callback(guess(nth), 0),
     });
+    const perSecond = Math.round((1000 * guessing.count(100, 599)) / (performance.now() - fromMs));
     const early = (await slow).filter(Boolean).length;
     const before = known.count(200);
     await pipeline(known, half, {
@@ -50,7 +52,7 @@ export const callbacks: Attack = {
       request: () => callback(token) + BODY,
     });
     const taken = known.count(200) - before;
-    judge(guessing, { early, taken, known });
+    judge(guessing, { early, taken, known, perSecond });
     for (const [status, count] of Object.entries(known.answers))
       guessing.answers[status] = (guessing.answers[status] ?? 0) + count;
     guessing.requests += known.requests;
@@ -58,14 +60,22 @@ export const callbacks: Attack = {
   },
 };
 
-function judge(tally: Tally, { early, taken, known }: { early: number; taken: number; known: Tally }): void {
+interface Seen {
+  early: number;
+  taken: number;
+  known: Tally;
+  /** Guesses that were answered. */
+  perSecond: number;
+}
+
+function judge(tally: Tally, { early, taken, known, perSecond }: Seen): void {
   const [answered, missing, many] = [tally.count(100, 599), tally.count(404), tally.count(429)];
   tally.check("no guessed address is taken", tally.count(200) === 0, `${tally.count(200)} answered 200`);
   const isBounded = answered > 10 * GUESSED_MAX && missing + many === answered && missing <= GUESSED_MAX;
   tally.check(
     "an address that guesses is refused as too many",
     isBounded,
-    `${many} of ${answered} answered 429, ${missing} 404`,
+    `${many} of ${answered} answered 429, ${missing} 404; ${perSecond} a second`,
   );
   tally.check(
     "slow and huge bodies are refused before they are read",

@@ -26,6 +26,8 @@ const RULES = webhookRules({
   ...{ allowNetworks: [LOOPBACK], allowPorts: [], proxyUrl: undefined },
 }) as WebhookRules;
 const MESSAGES_EACH = 500;
+/** They are queued before the time of the attack begins: ten times as long as it takes alone. */
+const QUEUEING_MS_MAX = 60_000;
 const EVERY_MS = 50;
 const HONEST_MS_MAX = 2000;
 const HUGE_CHUNK = Buffer.alloc(65_536, 120);
@@ -59,6 +61,7 @@ export const badEndpoints: Attack = {
   name: "bad-endpoints",
   title: `${MESSAGES_EACH} messages each for endpoints of one account that ${Object.keys(BAD).join(", ")}, beside another account's that answers`,
   durationMs: 12_000,
+  preparesMsMax: QUEUEING_MS_MAX,
   config: { webhooks: { allow_networks: [LOOPBACK], retries: ["1s", "1s", "1s"] } },
   env: { WEBHOOK_SECRET_KEY: SECRET },
   async send(target) {

@@ -92,6 +92,16 @@ test.each<[string, Partial<Measured>, string]>([
   expect(unmet(changes)).toEqual([line]);
 });
 
+test("honest requests that were as late without the attack are not held against it; later ones are", () => {
+  const baseline = [...rest, ...two];
+  expect(unmet({ baseline, during: [...rest, sample({ tookMs: 151 }), sample({ tookMs: 400 })] })).toEqual(
+    [],
+  );
+  expect(unmet({ baseline, during: [...rest, sample({ tookMs: 152 }), sample({ tookMs: 400 })] })).toEqual([
+    "honest p99 at most 150 ms: 152 ms of 100 requests, 151 ms alone",
+  ]);
+});
+
 test("an attack without an honest request proves nothing", () => {
   expect(unmet({ during: [] })).toHaveLength(2);
 });

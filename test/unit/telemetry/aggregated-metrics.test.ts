@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { createAggregatedMetrics } from "../../../src/telemetry/aggregated-metrics.ts";
+import { createAggregatedMetrics } from "../../../src/process/supervisor.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 
 type Process = ReturnType<typeof createMetrics>;

@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { promisify } from "node:util";
+import { Webhook } from "standardwebhooks";
 import { expect, onTestFinished, test } from "vitest";
 import { TEST_EVENT, WEBHOOK_EVENT_TYPES } from "../../../src/domain/webhook-events.ts";
 import { newSecret, signHeaders } from "../../../src/webhooks/delivery-message.ts";
@@ -46,7 +47,7 @@ function messages(): [what: string, received: Received, valid: boolean][] {
     data: { task_id: "task_1", prompt: 'Fuß 🧊 % \\ "' },
   });
   const signed = (timestampS: number, secrets: string[]): Record<string, string> => ({
-    ...signHeaders({ id: "evt_1", timestampS, body, secrets }),
+    ...signHeaders({ id: "evt_1", timestampS, body, signers: secrets.map((one) => new Webhook(one)) }),
   });
   const fresh = signed(nowS(), [secret]);
   return [
@@ -155,7 +156,7 @@ test("the example receiver.mjs takes what is signed, works once per message, and
   const url = `http://127.0.0.1:${held.port}/`;
   const body = JSON.stringify({ type: "task.completed", data: { task_id: "task_1" } });
   const send = (by: string) => {
-    const headers = { ...signHeaders({ id: "evt_1", timestampS: nowS(), body, secrets: [by] }) };
+    const headers = { ...signHeaders({ id: "evt_1", timestampS: nowS(), body, signers: [new Webhook(by)] }) };
     return sender.send({ url, headers, body });
   };
   await soon(async () => expect(await send(secret)).toMatchObject({ outcome: "delivered", status: 204 }));

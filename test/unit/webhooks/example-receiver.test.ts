@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { Webhook } from "standardwebhooks";
 import { expect, onTestFinished, test } from "vitest";
 import { newSecret, signHeaders } from "../../../src/webhooks/delivery-message.ts";
 import { holdPort } from "../../support/held-port.ts";
@@ -40,7 +41,7 @@ test("the example receiver stores before it answers, works once over a restart, 
   const send = (id: string, secret: string) => {
     const body = JSON.stringify({ type: "task.completed", data: { task_id: `task_${id}` } });
     const timestampS = Math.floor(Date.now() / 1000);
-    const headers = { ...signHeaders({ id, timestampS, body, secrets: [secret] }) };
+    const headers = { ...signHeaders({ id, timestampS, body, signers: [new Webhook(secret)] }) };
     return sender.send({ url: `http://127.0.0.1:${held.port}/hook`, headers, body });
   };
   const delivered = (id: string, secret: string) =>

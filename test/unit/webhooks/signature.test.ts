@@ -1,5 +1,5 @@
 import OpenAI from "openai";
-import { Webhook as StandardWebhook } from "standardwebhooks";
+import { Webhook as StandardWebhook, Webhook } from "standardwebhooks";
 import { Webhook as SvixWebhook } from "svix";
 import { describe, expect, test } from "vitest";
 import { newSecret, signHeaders } from "../../../src/webhooks/delivery-message.ts";
@@ -36,20 +36,24 @@ describe.each(Object.entries(RECEIVERS))("the library %s", (_, verify) => {
 
   test("accepts what is signed, and reads it", async () => {
     const secret = newSecret();
-    const headers = { ...signHeaders({ id, timestampS: nowS(), body, secrets: [secret] }) };
+    const headers = { ...signHeaders({ id, timestampS: nowS(), body, signers: [new Webhook(secret)] }) };
     expect(await verify(secret, body, headers)).toEqual(JSON.parse(body));
   });
 
   test("accepts either secret after a rotation, and no third one", async () => {
     const secrets = [newSecret(), newSecret()];
-    const headers = { ...signHeaders({ id, timestampS: nowS(), body, secrets }) };
+    const headers = {
+      ...signHeaders({ id, timestampS: nowS(), body, signers: secrets.map((one) => new Webhook(one)) }),
+    };
     for (const secret of secrets) expect(await accepted(secret, body, headers)).toBe(true);
     expect(await accepted(newSecret(), body, headers)).toBe(false);
   });
 
   test("refuses another body, another id, another time, and a message of yesterday", async () => {
     const secret = newSecret();
-    const sign = (timestampS: number) => ({ ...signHeaders({ id, timestampS, body, secrets: [secret] }) });
+    const sign = (timestampS: number) => ({
+      ...signHeaders({ id, timestampS, body, signers: [new Webhook(secret)] }),
+    });
     const headers = sign(nowS());
     expect(await accepted(secret, `${body} `, headers)).toBe(false);
     expect(await accepted(secret, body, { ...headers, "webhook-id": "msg_2" })).toBe(false);
@@ -76,7 +80,7 @@ test("the signature is the one that the specification computes", () => {
     id: "msg_p5jXN8AQM9LWM0D4loKWxJek",
     timestampS: 1_614_265_330,
     body: '{"test": 2432232314}',
-    secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"],
+    signers: [new Webhook("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")],
   });
   expect(headers).toEqual({
     "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
