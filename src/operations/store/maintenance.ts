@@ -27,7 +27,7 @@ export interface Maintenance {
 }
 
 /** @param record of the store; empty without maintenance */
-export function maintenanceOf(record: MaintenanceFields): Maintenance | undefined {
+function maintenanceOf(record: MaintenanceFields): Maintenance | undefined {
   if (record.on !== "1") return undefined;
   return {
     retryAfterSeconds: Number(record.retry_after ?? RETRY_AFTER_DEFAULT),
