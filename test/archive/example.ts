@@ -9,9 +9,10 @@ const PRO = "/api/v1/gen2-pro/text-to-video";
 /** How long each task runs: a second, once it is rounded. */
 const RUNS_MS = 600;
 
-/** What happens in an account: credits that are bought, or generations of a key and how they end. */
+/** What happens in an account: credits that are bought or taken back, or generations of a key and how they end. */
 type Happening =
   | { at: string; buys: number; reference: string }
+  | { at: string; returns: number; of: string; reference: string }
   | { at: string; key: string; endpoint: string; price: number; ends: "completed" | "failed" | "refused" };
 
 const many = (days: readonly string[], one: Omit<Extract<Happening, { key: string }>, "at">): Happening[] =>
@@ -34,6 +35,7 @@ const HAPPENINGS: Readonly<Record<string, readonly Happening[]>> = {
     ...many(["2025-10-17", "2025-10-17"], { key: "batch", endpoint: PRO, price: 40, ends: "failed" }),
     ...many(["2025-10-18"], { key: "web", endpoint: GEN2, price: 10, ends: "refused" }),
     ...many(["2025-11-05"], { key: "web", endpoint: GEN2, price: 10, ends: "completed" }),
+    { at: "2025-11-06", returns: 30, of: "order-1040", reference: "return-1040" },
   ],
   globex: [
     { at: "2025-09-20", buys: 100, reference: "order-1013" },
@@ -61,7 +63,11 @@ export async function givenExample({ connection }: ArchiveStage): Promise<Map<st
       // Noon, and a second later each.
       stage.clock.nowMs = Date.parse(`${one.at}T12:00:00Z`) + count * 1000;
       if ("buys" in one) await stage.recharge(anyKey, one.buys, one.reference);
-      else await generate(stage, keys.get(`${accountId}/${one.key}`)!, one);
+      else if ("returns" in one) {
+        const { returns: amount, of, reference } = one;
+        const actor = { by: "tok_1 Ann", requestId: "req_ann" };
+        await stage.reverse({ partition, accountId, of, amount, reference, reason: "returned", actor });
+      } else await generate(stage, keys.get(`${accountId}/${one.key}`)!, one);
     }
   }
   return keys;

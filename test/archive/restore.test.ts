@@ -124,12 +124,12 @@ describe("a restored store", () => {
     expect(result).toMatchObject({
       accounts: 2,
       keys: 3,
-      entries: 21,
+      entries: 22,
       tasks: 0,
-      balance: 670,
+      balance: 640,
       partitions: PARTITIONS,
     });
-    expect(result.newestEntryMs).toBe(Date.parse("2025-11-05T12:00:12Z"));
+    expect(result.newestEntryMs).toBe(Date.parse("2025-11-06T12:00:13Z"));
     expect(result.copiedUntilMs).toBeGreaterThan(Date.now() - 60_000);
     expect(await empty.redis.hgetall("tg:meta")).toEqual(await stage.redis.hgetall("tg:meta"));
     for (const accountId of ["acme", "globex"]) {
@@ -146,7 +146,7 @@ describe("a restored store", () => {
       expect(await fieldsOf(empty.redis, ledger)).toEqual(await fieldsOf(stage.redis, ledger));
     }
     const verification = await verifyLedger(empty.nodes);
-    expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 21, violations: [] });
+    expect(verification).toMatchObject({ ok: true, accounts: 2, entries: 22, violations: [] });
   });
 
   // Guarantee: accounts are told of keys that end soon, also after a disaster.
@@ -266,7 +266,7 @@ describe("a restored store", () => {
   test("has no more ledger entries than any store with an archive: the older ones are in checkpoints", async () => {
     const keys = await givenExample(stage);
     const { partition } = keys.get("acme/web")!;
-    expect(await restored(0)).toMatchObject({ accounts: 2, entries: 21, balance: 670 });
+    expect(await restored(0)).toMatchObject({ accounts: 2, entries: 22, balance: 640 });
     expect(await empty.redis.xlen(partitionNames(partition).ledger)).toBe(1);
     for (const accountId of ["acme", "globex"]) {
       // A checkpoint has of an entry what customers see.
@@ -277,7 +277,7 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({
       ok: true,
       accounts: 2,
-      entries: 21,
+      entries: 22,
       violations: [],
     });
     expect(await empty.redis.hget("tg:meta", "layout")).toBe("1");
@@ -377,7 +377,7 @@ describe("a restored store", () => {
     await restored();
     const grant = ["credits", "grant", "acme", "200", "--reference", "order-1040", "--json"];
     const again = await runHere(grant, { REDIS_URL: empty.url });
-    expect(JSON.parse(again.stdout)).toMatchObject({ outcome: "duplicate", balance: 600 });
+    expect(JSON.parse(again.stdout)).toMatchObject({ outcome: "duplicate", balance: 570 });
   });
 
   test("customers' keys work on a gateway, and tasks that were running go on to their end", async () => {
@@ -460,10 +460,10 @@ describe("tollgate archive restore", () => {
     const { code, stdout } = await runHere(["archive", "restore"], env);
     expect(code).toBe(0);
     expect(stdout).toContain(
-      "Restored: 2 accounts with 670 credits, 3 keys, 21 ledger entries, 0 running tasks.",
+      "Restored: 2 accounts with 640 credits, 3 keys, 22 ledger entries, 0 running tasks.",
     );
     expect(stdout).toMatch(
-      /Gateways copied up to 20\d\d-\S+Z; the newest entry is of 2025-11-05T12:00:12.000Z./,
+      /Gateways copied up to 20\d\d-\S+Z; the newest entry is of 2025-11-06T12:00:13.000Z./,
     );
   });
 

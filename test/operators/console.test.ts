@@ -159,6 +159,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.setViewportSize(size);
   });
 
+  test("on a phone the filters of a list are folded away until they are asked for", async () => {
+    const size = page.viewportSize()!;
+    await page.setViewportSize({ width: 390, height: 800 });
+    await operator.signIn("audit");
+    const show = page.getByRole("button", { name: "Show", exact: true });
+    const folded = page.getByText("Filters", { exact: true });
+    await folded.waitFor();
+    expect(await show.isVisible()).toBe(false);
+    expect((await page.locator("#view table").boundingBox())!.y).toBeLessThan(320);
+    await folded.click();
+    await page.getByLabel("By", { exact: true }).fill("nobody");
+    await show.click();
+    await page.getByText("Filters, 1 set").waitFor();
+    await page.getByText("There is no record.").waitFor();
+    expect(await show.isVisible()).toBe(false);
+    await page.setViewportSize(size);
+  });
+
   test("with the keyboard alone: skip, find an account, grant it credits, and come back to where one was", async () => {
     const { accountId } = await gateway.givenKey({ credits: 25 });
     await operator.signIn();

@@ -24,7 +24,7 @@ beforeAll(async () => {
   gateway = stages.gateway!;
   const compose = parse(await readFile(join(ROOT, "compose.yaml"), "utf8"), { merge: true });
   redis = await givenRedis(compose.services.redis.command.slice(1));
-}, 300_000);
+}, 900_000);
 afterAll(async () => {
   await redis.stop();
   await rm(dirname(gateway.root), { recursive: true, force: true });

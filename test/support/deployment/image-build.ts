@@ -54,7 +54,7 @@ async function buildStage(
       const from = flags.from === undefined ? ROOT : built[flags.from]!.root;
       for (const source of words) await copy(from, source, target, flags.from === undefined ? ignore : "");
     } else if (keyword === "RUN") {
-      await run("sh", ["-c", text], { cwd: workdir, env: await buildEnvironment(root), timeout: 240_000 });
+      await run("sh", ["-c", text], { cwd: workdir, env: await buildEnvironment(root), timeout: 600_000 });
     }
   }
   const exec = (wanted: string) => execForm(lastOf(stage, wanted) ?? "[]");

@@ -176,6 +176,9 @@ export const ACCOUNT_COLUMN = {
   of: (row) => row.account_id,
 };
 
+/** Where rows are cards, three filters would fill the window, and are folded away. */
+const NARROW = matchMedia("(max-width: 640px)");
+
 /**
  * A form whose values stand in the address, so that Back undoes a filter, and below it what the filter lets through. Where
  * that cannot be read, the form stays beside the reason, and may be mended.
@@ -185,11 +188,22 @@ export const ACCOUNT_COLUMN = {
  */
 export async function filtered(filters, read, more) {
   const { query } = here();
+  let isFolded = NARROW.matches && filters.length > 2;
+  const content = await read().catch((error) => {
+    isFolded = false;
+    return failureNote(error);
+  });
+  const given = filters.filter(({ name }) => query.get(name)).length;
   const form = html`<search><form class="filter" onSubmit=${showFiltered}>
-    ${filters.map((filter) => filterField(filter, query.get(filter.name) ?? filter.usual ?? ""))}
-    <button type="submit">Show</button>${more}
+    <details class="filters" open=${!isFolded}>
+      <summary>Filters${given > 0 && `, ${given} set`}</summary>
+      <div class="filter">
+        ${filters.map((filter) => filterField(filter, query.get(filter.name) ?? filter.usual ?? ""))}
+        <button type="submit">Show</button>
+      </div>
+    </details>${more}
   </form></search>`;
-  return [form, await read().catch(failureNote)];
+  return [form, content];
 }
 
 /** A browser would show its own form of a date. */
