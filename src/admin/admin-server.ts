@@ -1,7 +1,6 @@
 import type { IncomingMessage, Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { Registry } from "prom-client";
-import { openApiText } from "../api/document.ts";
 import { LOG_LEVELS } from "../config/sections/telemetry.ts";
 import type { TlsMaterial } from "../config/tls.ts";
 import { clientAddress } from "../gateway/address.ts";
@@ -67,8 +66,7 @@ export function createAdminServer(options: AdminServerOptions): Server {
 
 /** All pages but the console and the management API. */
 function createPages(options: AdminServerOptions) {
-  // Now, since the first request for it would else hold up all others.
-  const openApi = openApiText();
+  let openApi: Promise<string> | undefined;
   const logLevel = createLogLevel(options);
 
   let metrics: Promise<string> | undefined;
@@ -112,7 +110,11 @@ function createPages(options: AdminServerOptions) {
     }
     if (path === LOG_LEVEL_PATH) return logLevel(req);
     if (!isRead) return text(405, "method not allowed", { Allow: "GET, HEAD" });
-    if (path === "/openapi.json") return { status: 200, body: openApi, headers: OPENAPI_HEADERS };
+    if (path === "/openapi.json") {
+      // Few ask for it, and a start would wait for it.
+      openApi ??= import("../api/document.ts").then(({ openApiText }) => openApiText());
+      return { status: 200, body: await openApi, headers: OPENAPI_HEADERS };
+    }
     if (path === "/config") {
       const config = JSON.stringify(options.config(), undefined, 2);
       return text(200, config, { "Content-Type": "application/json" });
