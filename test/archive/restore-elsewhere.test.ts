@@ -42,7 +42,7 @@ test.each(PLACES)("a store is restored to %s", { timeout: 180_000 }, async (_, s
     expect(restored).toMatchObject({ code: 0, stdout: expect.stringContaining("Restored: 2 accounts with") });
     expect(await runHere(["ledger", "verify"], env)).toMatchObject({
       code: 0,
-      stdout: expect.stringContaining("The ledger is right: 2 accounts and 23 ledger entries."),
+      stdout: expect.stringContaining("The ledger is right: 2 accounts and 24 ledger entries."),
     });
     const again = await runHere(["archive", "restore"], env);
     expect(again).toMatchObject({ code: 1, stderr: expect.stringContaining("not empty") });
@@ -58,13 +58,13 @@ test.each(PLACES)("a store is restored to %s", { timeout: 180_000 }, async (_, s
       expect((await generate(gateway, key)).status).toBe(200);
       // A charge may wait in the journal for a moment.
       const isCharged = async () =>
-        (await runHere(["ledger", "verify"], env)).stdout.includes(" 24 ledger entries");
+        (await runHere(["ledger", "verify"], env)).stdout.includes(" 25 ledger entries");
       await until(isCharged, "the charge in the ledger");
     } finally {
       await gateway.stop();
     }
     expect((await runHere(["archive", "verify"], env)).code).toBe(0);
-    expect((await runHere(["ledger", "verify"], env)).stdout).toContain("2 accounts and 24 ledger entries");
+    expect((await runHere(["ledger", "verify"], env)).stdout).toContain("2 accounts and 25 ledger entries");
   } finally {
     await place.stop();
   }
