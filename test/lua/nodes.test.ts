@@ -145,7 +145,10 @@ async function seenMoney(nodes: RedisNodes) {
     accounts,
     account,
     latest: latest.map(wordsOf),
-    exists: [await requireAccount(nodes, "acc_3"), await requireAccount(nodes, "acc_none").catch(String)],
+    exists: [
+      (await requireAccount(nodes, "acc_3")).partition,
+      await requireAccount(nodes, "acc_none").catch(String),
+    ],
     transactions: (await pageTransactions(nodes, "acc_3", { limit: 10 })).entries.map(wordsOf),
     exported,
     exportedTwice: exported.length - all,

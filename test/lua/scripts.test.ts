@@ -1,4 +1,4 @@
-import { readdirSync } from "node:fs";
+import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { scriptSource } from "../../src/redis/script-source.ts";
@@ -33,10 +33,12 @@ const namesIn = (folder: string): string[] =>
     .filter((entry) => entry.isFile())
     .map(({ name }) => name.replace(/\.\w+$/, ""));
 
-test("every script has one file in Lua and one in TypeScript of the same name", () => {
+test("every file in Lua is of one script, and every definition is in the list of all", () => {
   expect(namesIn(LUA_FOLDER).sort()).toEqual([...NAMES, "batch"].sort());
   const definitions = join(import.meta.dirname, "../../src/scripts");
-  expect(namesIn(definitions).sort()).toEqual([...NAMES, "all", "script-definition"].sort());
+  const texts = namesIn(definitions).map((name) => readFileSync(join(definitions, `${name}.ts`), "utf8"));
+  const defined = texts.flatMap((text) => [...text.matchAll(/^ {2}name: "([\w-]+)",$/gm)]);
+  expect(defined.map(([, name]) => name).sort()).toEqual([...NAMES].sort());
 });
 
 test.each(NAMES)("the header of %s names exactly the arguments and outcomes of its body", (name) => {
