@@ -112,8 +112,8 @@ export const SOURCE_MUTANTS: readonly SourceMutant[] = [
   {
     name: "after a rotation only the new secret signs",
     file: "src/webhooks/delivery-message.ts",
-    from: "secrets.map((secret)",
-    to: "secrets.slice(0, 1).map((secret)",
+    from: "signers.map((signer)",
+    to: "signers.slice(0, 1).map((signer)",
     project: "unit",
     testFile: "webhooks/signature.test.ts",
     test: "accepts either secret after a rotation",
