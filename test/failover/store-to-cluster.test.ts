@@ -28,7 +28,7 @@ let cluster: Cluster;
 beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "tollgate-to-cluster-"));
   [old, cluster] = await Promise.all([givenRedis(), startCluster({ patient: true })]);
-}, 60_000);
+}, 120_000);
 afterAll(async () => {
   await cluster?.stop();
   await old?.stop();
