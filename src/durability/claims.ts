@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { claimName, claimText, readClaim } from "../records/names.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
-import { type BindCall, type Binding, bindClaimed } from "../scripts/holds.ts";
+import { type BindCall, type Binding, bind, bindClaimed } from "../scripts/holds.ts";
 import type { Run } from "../scripts/script-definition.ts";
 import { type CollectCall, type Collected, collect, dispute } from "../scripts/tasks.ts";
 
@@ -119,4 +119,27 @@ function createLeftClaims(
 export function withoutClaim(error: unknown): undefined {
   if (error instanceof ClaimError) return undefined;
   throw error;
+}
+
+export function createTaskIds(store: TaskStore) {
+  const isClustered = (): boolean => store.known.facts?.cluster ?? false;
+  const claims = createClaims(store);
+
+  return {
+    /** Charges nothing if another request owns the task id. @param isRepeat the store has answered it before @throws ClaimError */
+    bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
+      isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
+
+    async collect(call: CollectCall): Promise<Collected> {
+      const { taskId } = call;
+      if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });
+      const claim = taskId === undefined ? undefined : claimName(taskId);
+      return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
+    },
+
+    async isBound(taskId: string): Promise<boolean> {
+      const name = claimName(taskId);
+      return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
+    },
+  };
 }
