@@ -91,7 +91,7 @@ const LAG_SECONDS_MAX = 300;
 const CHECKS_MISSED_MAX = 3;
 const FAILED_SHARE_MAX = 0.5;
 
-/** What a gateway's own figures tell, also while Redis is away; of the upstream nothing if it was not asked lately. @param away names of primaries */
+/** Checks of a gateway's own figures, also while Redis is away; none of an upstream that was not asked lately. @param away names of primaries */
 export function figureChecks(
   figures: OwnFigures,
   { notReady, away, hasArchive }: { notReady: string | null; away: readonly string[]; hasArchive: boolean },

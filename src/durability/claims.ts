@@ -7,7 +7,7 @@ import type { Run } from "../scripts/script-definition.ts";
 import { type CollectCall, type Collected, collect, dispute } from "../scripts/tasks.ts";
 
 /** The connection's, the outbox's past the breakers, or an operator's. */
-export interface TaskStore {
+interface TaskStore {
   of(partition: number): { run: Run };
   ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
   /** `facts`: undefined until the store was reached. */
@@ -27,7 +27,7 @@ export class ClaimError extends Error {
 }
 
 /** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
-export function createClaims(store: TaskStore) {
+function createClaims(store: TaskStore) {
   const take = pipelineOfTick<BindCall, string | null>(
     ({ task }) => store.ofName(claimName(task.taskId)),
     (pipe, { task, requestId, key }) =>

@@ -39,7 +39,7 @@ interface OutboxOptions {
   unconfirmed?: UnconfirmedCharges | undefined;
 }
 
-export interface OutboxParts extends OutboxOptions {
+interface OutboxParts extends OutboxOptions {
   queues: Queues;
   reportSize(): void;
 }

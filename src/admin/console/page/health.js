@@ -59,11 +59,11 @@ export function showTrouble(error) {
 
 const WORDS_OF_STATUS = { ok: "good", warn: "look", fail: "mend" };
 
-/** What an operator calls it. @param {Check} check */
+/** The name for operators. @param {Check} check */
 const nameOfCheck = ({ name }) =>
   name === "ready" ? "Gateway" : name.replace(/^./, (letter) => letter.toUpperCase());
 
-/** What the gateway's figures tell, a tile each. @param {Check[]} checks */
+/** The checks of the gateway's figures, a tile each. @param {Check[]} checks */
 export const healthStrip = (checks) =>
   html`<dl class="health" aria-label="What this gateway needs">${checks.map(
     (check) => html`<div class=${`finding ${check.status}`}>
