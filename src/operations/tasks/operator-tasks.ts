@@ -16,7 +16,7 @@ import { OperatorError } from "../../records/operator-error.ts";
 import { type RequestRecord, requestOf, type Sighting, taskRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
-import { manyByNode, pages } from "../../redis/pipelines.ts";
+import { manyByNode } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { voidHold } from "../../scripts/holds.ts";
@@ -151,15 +151,13 @@ export async function upstreamTags(
   const open = await manyByNode<string[], number>(all, nodes.of, (pipe, partition) =>
     pipe.zrangebyscore(partitionNames(partition).due, ...dueRange("polls"), "LIMIT", 0, mostOfPartition),
   );
-  const requests = open.flatMap((ids, partition) => ids.map((id) => ({ partition, id })));
-  const records = await manyByNode<string | null, (typeof requests)[number]>(
-    requests,
-    ({ partition }) => nodes.of(partition),
-    (pipe, { partition, id }) => pipe.get(requestName(partition, id)),
+  const some = all.filter((partition) => open[partition]!.length > 0);
+  const records = await manyByNode<(string | null)[], number>(some, nodes.of, (pipe, partition) =>
+    pipe.mget(open[partition]!.map((id) => requestName(partition, id))),
   );
   const counts = new Map<string | undefined, number>();
-  for (const page of pages(records)) {
-    for (const text of page) {
+  for (const ofPartition of records) {
+    for (const text of ofPartition) {
       const { upstream } = requestOf(text);
       counts.set(upstream, (counts.get(upstream) ?? 0) + 1);
     }
