@@ -1,6 +1,5 @@
 import type { Command } from "commander";
-import { EXAMPLES } from "../src/commands/examples.ts";
-import { NOTES } from "../src/commands/notes.ts";
+import { EXAMPLES, NOTES } from "../src/commands/examples.ts";
 import { commandPath, commandsOf, tollgateProgram } from "../src/commands/program.ts";
 import type { Generated } from "./generated.ts";
 

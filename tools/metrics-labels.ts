@@ -16,7 +16,7 @@ import { ARCHIVED_KINDS, KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src
 import { CALLBACK_REFUSALS, CALLBACK_RESULTS, DELIVERY_OUTCOMES } from "../src/telemetry/metrics/webhooks.ts";
 import { ADAPTER_FUNCTIONS } from "../src/upstream/dialect.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
-import type { UploadOutcome } from "../src/upstream/upload-answer.ts";
+import type { UploadOutcome } from "../src/upstream/upload-stream.ts";
 import type { GenerationOutcome } from "../src/upstream/upstream.ts";
 
 /** The values that a label takes: a closed list, or in words where the program does not fix them. */

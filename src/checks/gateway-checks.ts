@@ -3,16 +3,8 @@ import { hiddenInWords } from "../config/environment.ts";
 import { processLimits } from "../config/process-bounds.ts";
 import { createOperatorSession, operatorWords } from "../operations/access/operator-session.ts";
 import { archiveChecks } from "./archive-check.ts";
-import { type Check, type CheckName, failed } from "./check.ts";
+import { type Check, type CheckName, checksOf, failed, good, warning } from "./check.ts";
 import { certificatesCheck, configCheck, descriptorsCheck, proxiesCheck } from "./machine-checks.ts";
-import {
-  exchangesCheck,
-  journalFigures,
-  lagCheck,
-  ledgerCheck,
-  type OwnFigures,
-  readyCheck,
-} from "./own-checks.ts";
 import { storeChecks } from "./store-checks.ts";
 import { upstreamCheck } from "./upstream-check.ts";
 
@@ -33,7 +25,7 @@ export async function gatewayChecks(gateway: CheckedGateway): Promise<Check[]> {
   const { config, figures } = gateway;
   const [store, upstream] = await Promise.all([
     ownStore(config),
-    exchangesCheck(figures) ?? tried("upstream", () => upstreamCheck(config.upstream, false)),
+    exchangesCheck(figures, Date.now()) ?? tried("upstream", () => upstreamCheck(config.upstream, false)),
   ]);
   const archive = config.archive.url === undefined ? [] : [lagCheck(figures)];
   return [
@@ -77,3 +69,159 @@ async function tried(name: CheckName, check: () => Promise<Check>): Promise<Chec
 
 const notChecked = (name: CheckName, error: unknown): Check =>
   failed(name, `could not be checked: ${String(error)}`, "run `tollgate doctor` where the gateway runs");
+
+/** A gateway's counts of its dependencies, over all its processes. */
+export interface OwnFigures {
+  redis: { usable: boolean; older: boolean; frozen_partitions: number };
+  journal: { usable: boolean; waiting: number; of_other_stores: number; unconfirmed: number };
+  /** `checkedAtMs`: Unix ms, 0 before the first check. */
+  ledger: { checkedAtMs: number; violations: number; check_interval_seconds: number };
+  archive: { lag_seconds: number; violations: number };
+  /** Exchanges lately. */
+  upstream?:
+    | { window_seconds: number; answered: number; limited: number; failed: number; failure: string | null }
+    | undefined;
+  /** Of the last good answer, Unix ms. */
+  lastAnswerMs: number | null;
+  untrustedProxies: number;
+}
+
+const LAG_SECONDS_MAX = 300;
+/** Intervals without a check of the ledger. */
+const CHECKS_MISSED_MAX = 3;
+const FAILED_SHARE_MAX = 0.5;
+
+/** Checks of a gateway's own figures, also while Redis is away; none of an upstream that was not asked lately. @param away names of primaries */
+export function figureChecks(
+  figures: OwnFigures,
+  { notReady, away, hasArchive }: { notReady: string | null; away: readonly string[]; hasArchive: boolean },
+): Check[] {
+  const nowMs = Date.now();
+  return [
+    readyCheck(notReady),
+    redisFigures(figures, away),
+    exchangesCheck(figures, nowMs) ?? [],
+    hasArchive ? lagCheck(figures) : good("archive", "none is configured: the ledger stays in Redis"),
+    ledgerCheck(figures, nowMs),
+    journalFigures(figures),
+  ].flat();
+}
+
+const readyCheck = (why: string | null): Check =>
+  why === null
+    ? good("ready", "this gateway takes requests")
+    : failed(
+        "ready",
+        `not ready: ${why}`,
+        "load balancers send it nothing; the other checks say what it lacks",
+      );
+
+function redisFigures({ redis }: Pick<OwnFigures, "redis">, away: readonly string[]): Check {
+  const check = checksOf("redis");
+  if (redis.older)
+    return check.failed(
+      "it lacks writes that it had confirmed, and is not used",
+      "`tollgate store show` lists them",
+    );
+  if (away.length > 0)
+    return check.failed(`away: ${away.join(", ")}`, "start it, or see why no replica was promoted");
+  if (!redis.usable)
+    return check.failed(
+      "it cannot be used",
+      "start it or mend the network; `tollgate doctor` says what is wrong",
+    );
+  if (redis.frozen_partitions > 0)
+    return check.warning(
+      `${redis.frozen_partitions} partitions are frozen`,
+      "thaw them once their slots have moved",
+    );
+  return check.good("it can be used");
+}
+
+/** The journal as the running gateway knows it: its files are not read beside it. */
+function journalFigures({
+  journal: { usable, waiting, of_other_stores: others, unconfirmed },
+}: Pick<OwnFigures, "journal">): Check {
+  const journal = checksOf("journal");
+  if (!usable)
+    return journal.failed(
+      "the journal's folder cannot be written",
+      "make room on its disk, or let the gateway's user write there; until then settlements are lost if the gateway ends",
+    );
+  if (others > 0)
+    return journal.warning(
+      `${others} settlements belong to another store`,
+      "point REDIS_URL to that store; `tollgate doctor` names it",
+    );
+  if (waiting > 0)
+    return journal.warning(
+      `${waiting} settlements wait for Redis`,
+      "bring Redis back, and keep this process and its disk until they are sent",
+    );
+  return journal.good(
+    `it can be written, ${unconfirmed > 0 ? `${unconfirmed} charges wait for replicas` : "nothing waits"}`,
+  );
+}
+
+function ledgerCheck(
+  { ledger: { checkedAtMs, violations, check_interval_seconds: every } }: Pick<OwnFigures, "ledger">,
+  nowMs: number,
+): Check {
+  const advice = "run `tollgate ledger verify`; it names each violation";
+  if (violations > 0) return failed("ledger", `the last check found ${violations} violations`, advice);
+  if (checkedAtMs === 0)
+    return every === 0
+      ? warning("ledger", "it is not checked: `store.ledger_check_interval` is off", advice)
+      : warning("ledger", "it was not checked yet", "the first check follows the start");
+  const ago = `checked ${secondsText(nowMs - checkedAtMs)} ago`;
+  return every > 0 && nowMs - checkedAtMs > CHECKS_MISSED_MAX * every * 1000
+    ? warning("ledger", `balanced when it was ${ago}`, advice)
+    : good("ledger", `balanced, ${ago}`);
+}
+
+const secondsText = (ms: number): string => `${Math.round(ms / 1000)} s`;
+
+/** By the outcome of most failures. */
+const FAILURES: Readonly<Record<string, string>> = {
+  unreachable: "it cannot be reached: look at the network, DNS and its address",
+  timed_out: "it does not answer in time: ask its operator",
+  upstream_timeout: "it does not answer in time: ask its operator",
+  unclear: "connections break before the answer: look at proxies and idle timeouts",
+  misrouted: "something else answers at its address: correct `upstream.url`",
+  refused_gateway: "it refuses our credential or account: check `UPSTREAM_API_KEY` and the balance there",
+};
+
+/** @returns undefined where the upstream was not asked lately */
+function exchangesCheck(
+  { upstream: found, lastAnswerMs }: Pick<OwnFigures, "upstream" | "lastAnswerMs">,
+  nowMs: number,
+): Check | undefined {
+  const upstream = checksOf("upstream");
+  if (!found) return undefined;
+  const { window_seconds: seconds, answered, limited, failed: bad, failure } = found;
+  const asked = answered + limited + bad;
+  if (asked === 0) return undefined;
+  const last =
+    lastAnswerMs === null
+      ? "no good answer yet"
+      : `last good answer ${secondsText(nowMs - lastAnswerMs)} ago`;
+  const share = Math.floor((100 * answered) / asked);
+  const words = `${share} % of ${asked} answered in the last ${seconds} s, ${last}`;
+  const advice = FAILURES[failure ?? ""] ?? "it answers with errors: ask its operator";
+  if (bad > asked * FAILED_SHARE_MAX) return upstream.failed(words, advice);
+  if (bad > 0) return upstream.warning(words, advice);
+  if (limited > 0) return upstream.warning(words, "it limits us: ask for more, or lower the tiers' limits");
+  return upstream.good(words);
+}
+
+function lagCheck({ archive: { lag_seconds: lag, violations } }: Pick<OwnFigures, "archive">): Check {
+  const archive = checksOf("archive");
+  if (violations > 0)
+    return archive.failed(
+      `archive and Redis differ in ${violations} places`,
+      "run `tollgate archive verify`; it names each",
+    );
+  if (lag > LAG_SECONDS_MAX)
+    return archive.warning(`it is ${lag} s behind`, "see the log's warnings about the archive, and its load");
+  return archive.good(`it is ${lag} s behind`);
+}

@@ -223,22 +223,23 @@ async function tasksCheck(
 ): Promise<Check> {
   const tags = await upstreamTags(nodes, partitions, LOOKED_AT_MAX);
   const unknown = new Map<string, number>();
-  for (const tag of tags) {
+  let checked = 0;
+  for (const [tag, count] of tags) {
+    checked += count;
     const route = routeOf(tag || undefined, upstream);
     if (route.to !== "unroutable") continue;
     const what =
       route.lacks === "adapter"
         ? `the adapter ${route.adapter} of ${route.origin}`
         : `the ${route.lacks} of ${route.origin}`;
-    unknown.set(what, (unknown.get(what) ?? 0) + 1);
+    unknown.set(what, (unknown.get(what) ?? 0) + count);
   }
-  if (unknown.size === 0)
-    return good(TASKS, `of ${tags.length} checked, all can be polled at their upstreams`);
+  if (unknown.size === 0) return good(TASKS, `of ${checked} checked, all can be polled at their upstreams`);
   const named = [...unknown].slice(0, UPSTREAMS_NAMED_MAX).map(([what, count]) => `${what} (${count})`);
   if (unknown.size > UPSTREAMS_NAMED_MAX) named.push(`${unknown.size - UPSTREAMS_NAMED_MAX} more`);
   return warning(
     TASKS,
-    `of ${tags.length} checked, some were made by another upstream and cannot be polled; unknown is ${named.join(", ")}`,
+    `of ${checked} checked, some were made by another upstream and cannot be polled; unknown is ${named.join(", ")}`,
     "set UPSTREAM_PREVIOUS_URL, whole and with its path, and UPSTREAM_PREVIOUS_API_KEY if the key was another; or upstream.replaces if it is the same upstream; for an adapter, upstream.previous_adapter",
   );
 }

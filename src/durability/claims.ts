@@ -2,12 +2,12 @@ import type { Redis } from "ioredis";
 import { claimName, claimText, readClaim } from "../records/names.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
-import { type BindCall, type Binding, bindClaimed } from "../scripts/holds.ts";
+import { type BindCall, type Binding, bind, bindClaimed } from "../scripts/holds.ts";
 import type { Run } from "../scripts/script-definition.ts";
 import { type CollectCall, type Collected, collect, dispute } from "../scripts/tasks.ts";
 
 /** The connection's, the outbox's past the breakers, or an operator's. */
-export interface TaskStore {
+interface TaskStore {
   of(partition: number): { run: Run };
   ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
   /** `facts`: undefined until the store was reached. */
@@ -27,7 +27,7 @@ export class ClaimError extends Error {
 }
 
 /** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
-export function createClaims(store: TaskStore) {
+function createClaims(store: TaskStore) {
   const take = pipelineOfTick<BindCall, string | null>(
     ({ task }) => store.ofName(claimName(task.taskId)),
     (pipe, { task, requestId, key }) =>
@@ -119,4 +119,27 @@ function createLeftClaims(
 export function withoutClaim(error: unknown): undefined {
   if (error instanceof ClaimError) return undefined;
   throw error;
+}
+
+export function createTaskIds(store: TaskStore) {
+  const isClustered = (): boolean => store.known.facts?.cluster ?? false;
+  const claims = createClaims(store);
+
+  return {
+    /** Charges nothing if another request owns the task id. @param isRepeat the store has answered it before @throws ClaimError */
+    bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
+      isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
+
+    async collect(call: CollectCall): Promise<Collected> {
+      const { taskId } = call;
+      if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });
+      const claim = taskId === undefined ? undefined : claimName(taskId);
+      return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
+    },
+
+    async isBound(taskId: string): Promise<boolean> {
+      const name = claimName(taskId);
+      return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
+    },
+  };
 }

@@ -2,16 +2,15 @@ import { claimName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { forEachPrimary } from "../redis/repeated-work.ts";
+import type { Binding, Voided } from "../scripts/holds.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { ClaimError } from "./claims.ts";
+import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { ClaimError, createTaskIds } from "./claims.ts";
 import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
 import { type Journal, memoryJournal } from "./outbox/journal.ts";
-import { createOutbox } from "./outbox/outbox.ts";
-import type { FlushTarget } from "./outbox/outbox-sending.ts";
-import type { Settlement } from "./outbox/pending-settlement.ts";
-import { createSettlementResults } from "./settlement-results.ts";
+import { createOutbox, type FlushTarget } from "./outbox/outbox.ts";
+import type { Charge, Settlement } from "./outbox/outbox-queues.ts";
 import { createStoreLosses } from "./store-losses.ts";
-import { createTaskIds } from "./task-ids.ts";
 
 const SETTLE_WITHIN_MS = 30 * 60_000;
 const UNANSWERED = "a settlement is unanswered";
@@ -167,3 +166,60 @@ const settledBy =
     const claimed = connection.ofName(claimName(settlement.call.task.taskId));
     return claimed === primary || !claimed.breaker.isOpen;
   };
+
+const FORGOTTEN =
+  "the store has forgotten this request, and may have charged it; it is not charged: look for it in the ledger";
+const NOT_CHARGED_AGAIN =
+  "a primary has lost an answered charge, and it cannot be made again: bill it by hand, or write it off";
+
+/** Notes what the store has answered, to this gateway or to one that ended. @param confirmed keeps charges that the store may lose */
+function createSettlementResults(
+  { metrics, confirms }: Connection,
+  confirmed: (charge: Charge, outcome: Binding) => void,
+  log: Logger,
+) {
+  const counts = createSettlementCounts(metrics);
+
+  /** Was answered before, and sent again because a primary changed or its gateway ended. */
+  function replayed(charge: Charge, outcome: Binding): void {
+    if (!confirms || (charge.unpaid && outcome === "uncollected")) return;
+    metrics.replayedCharges.inc({ outcome });
+    if (outcome !== "bound" && outcome !== "late")
+      log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
+  }
+
+  return {
+    charged(charge: Charge, outcome: Binding): void {
+      confirmed(charge, outcome);
+      if (charge.replay) {
+        replayed(charge, outcome);
+        return;
+      }
+      counts.charged(charge, outcome);
+      if (outcome === "forgotten") log.error(fieldsOf(charge), FORGOTTEN);
+    },
+    voided: counts.voided,
+  };
+}
+
+export function createSettlementCounts(metrics: Connection["metrics"]) {
+  const settlements = madeOnce((outcome) => metrics.settlements.series({ outcome }));
+  const consumed = metrics.creditsConsumed.series();
+  return {
+    charged({ call: { price } }: Charge, outcome: Binding): void {
+      settlements(outcome).pending++;
+      if (outcome === "bound" || outcome === "late") consumed.pending += price;
+      if (outcome === "uncollected" || outcome === "forgotten") metrics.creditsUncollected.inc(price);
+    },
+    voided(outcome: Voided["outcome"]): void {
+      if (outcome === "void") settlements(outcome).pending++;
+    },
+  };
+}
+
+const fieldsOf = ({ call: { requestId, key, price, task } }: Charge) => ({
+  request_id: requestId,
+  account_id: key.accountId,
+  price,
+  task_id: task.taskId,
+});

@@ -1,4 +1,5 @@
-import { hash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
+import { setImmediate as nextTick } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { probeName } from "../records/names.ts";
 import { SCRIPTS } from "../scripts/all.ts";
@@ -7,7 +8,7 @@ import type { Run } from "../scripts/script-definition.ts";
 import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { itemOf, scriptsOf } from "./script-runner.ts";
+import { itemOf, plainSource, scriptsOf } from "./script-runner.ts";
 import { scriptSource } from "./script-source.ts";
 
 const PROBE_ID = randomUUID();
@@ -63,23 +64,16 @@ export async function checkUsable(
   await check(redis);
 }
 
-/** All scripts by the SHA-1 that names them in Redis; they are as they were when the process began. */
-let sources: Map<string, string> | undefined;
-
-const sourcesOfAll = (): Map<string, string> =>
-  new Map(
-    SCRIPTS.map((script) => {
-      const text = scriptSource(script);
-      return [hash("sha1", text), text];
-    }),
-  );
-
 /** Loads scripts that Redis lacks, and runs one that writes. @param partition on this server @returns how many there are @throws Redis's error */
 export async function tryScripts(redis: Redis, partition: number): Promise<number> {
-  sources ??= sourcesOfAll();
-  const known = (await redis.script("EXISTS", ...sources.keys())) as number[];
-  for (const [at, text] of [...sources.values()].entries())
-    if (known[at] !== 1) await redis.script("LOAD", text);
+  const sources: ReturnType<typeof plainSource>[] = [];
+  for (const script of SCRIPTS) {
+    sources.push(plainSource(script));
+    // All of them in one go would keep a gateway's requests waiting.
+    await nextTick();
+  }
+  const known = (await redis.script("EXISTS", ...sources.map(({ sha }) => sha))) as number[];
+  for (const [at, { lua }] of sources.entries()) if (known[at] !== 1) await redis.script("LOAD", lua);
   await scriptsOf(redis).run(probe, { name: probeNameIn(partition) });
   return SCRIPTS.length;
 }

@@ -43,6 +43,10 @@ function unchangedSource(script: ScriptFile, form: ScriptForm): Source {
   return source;
 }
 
+/** A script as a store of one server has it. */
+export const plainSource = (script: ScriptFile): Readonly<Pick<Source, "lua" | "sha">> =>
+  unchangedSource(script, { checksFrozen: false, crossesSlots: false });
+
 type Edit = (lua: string, name: string) => string;
 
 function made(

@@ -88,33 +88,59 @@ export function scriptSource(
   const code = withoutDirectives(body);
   const own = isBatched ? asFunction(code, keys, args) + read("batch") : asLocals(keys, args) + code;
   const start = `${text.slice(0, end)}local call = redis.call\n`;
-  return start + withoutUnused([...included.values()].join(""), own) + own;
+  return start + withoutUnused(included.values(), own) + own;
 }
 
 /** A function of an included file, from the first column to its `end` there. */
 const FUNCTION = /^local function (\w+)\((?!.*\bend$).*\n(?:.*\n)*?end\n/gm;
 
-/** Included text without the functions that a script does not reach: each call would make them anew. */
-function withoutUnused(included: string, own: string): string {
-  const functions = new Map<string, string>();
-  const rest = included.replaceAll(FUNCTION, (source, name: string) => {
-    functions.set(name, source);
-    return "";
-  });
-  const used = new Set<string>();
-  const follow = (text: string): void => {
-    for (const [word] of text.matchAll(WORD)) {
-      const source = functions.get(word);
-      if (source === undefined || used.has(word)) continue;
-      used.add(word);
-      follow(source);
-    }
-  };
-  follow(rest + own);
-  return included.replaceAll(FUNCTION, (source, name: string) => (used.has(name) ? source : ""));
+/** A function, or what stands between two of them. */
+interface Piece {
+  name: string | undefined;
+  text: string;
+  words: ReadonlySet<string>;
 }
 
-const WORD = /\w+/g;
+/** Of included texts, which many scripts share. */
+const piecesOfTexts = new Map<string, Piece[]>();
+
+const wordsIn = (text: string): Set<string> => new Set(text.match(/\w+/g));
+
+function piecesOf(included: string): Piece[] {
+  const known = piecesOfTexts.get(included);
+  if (known) return known;
+  const pieces: Piece[] = [];
+  const add = (text: string, name?: string): void => {
+    if (text !== "") pieces.push({ name, text, words: wordsIn(text) });
+  };
+  let end = 0;
+  for (const { 0: text, 1: name, index } of included.matchAll(FUNCTION)) {
+    add(included.slice(end, index));
+    add(text, name);
+    end = index + text.length;
+  }
+  add(included.slice(end));
+  piecesOfTexts.set(included, pieces);
+  return pieces;
+}
+
+/** Included texts without the functions that a script does not reach: each call would make them anew. */
+function withoutUnused(included: Iterable<string>, own: string): string {
+  const pieces = [...included].flatMap(piecesOf);
+  const functions = new Map(pieces.map((piece) => [piece.name, piece]));
+  const used = new Set<Piece>();
+  const follow = (words: ReadonlySet<string>): void => {
+    for (const word of words) {
+      const piece = functions.get(word);
+      if (piece === undefined || used.has(piece)) continue;
+      used.add(piece);
+      follow(piece.words);
+    }
+  };
+  for (const { name, words } of pieces) if (name === undefined) follow(words);
+  follow(wordsIn(own));
+  return pieces.map((piece) => (piece.name === undefined || used.has(piece) ? piece.text : "")).join("");
+}
 
 function asLocals(keys: readonly string[], args: readonly string[]): string {
   const locals = keys.map((name, at) => `local ${name.replace(OPTIONAL, "")} = KEYS[${at + 1}]\n`);
@@ -152,10 +178,7 @@ function includedBy(
     const included = read(file);
     const [, seldom] = included.match(SELDOM) ?? [];
     const inner = includedBy(included, read, seldom ? new Map() : found);
-    found.set(
-      file,
-      seldom ? asOneFunction(seldom, included, [...inner.values()].join("")) : withoutDirectives(included),
-    );
+    found.set(file, seldom ? asOneFunction(seldom, included, inner.values()) : withoutDirectives(included));
   }
   return found;
 }
@@ -164,7 +187,7 @@ function includedBy(
  * An included file of which scripts call one function, and seldom. Its other functions and what it includes stand inside of
  * that one, since each call of a script makes the functions of its first level anew.
  */
-function asOneFunction(name: string, text: string, included: string): string {
+function asOneFunction(name: string, text: string, included: Iterable<string>): string {
   const own = withoutDirectives(text);
   const inner = (withoutUnused(included, own) + own).replaceAll(/^(?=.)/gm, "  ");
   return `local function ${name}(...)\n${inner}  return ${name}(...)\nend\n`;

@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import type { LimitState, ShadowLimit, Tiers } from "../domain/limits.ts";
+import { createTaskIds } from "../durability/claims.ts";
 import type { Settlements } from "../durability/deferred-settlements.ts";
-import type { Charge, VoidSettlement } from "../durability/outbox/pending-settlement.ts";
-import { createTaskIds } from "../durability/task-ids.ts";
+import type { Charge, VoidSettlement } from "../durability/outbox/outbox-queues.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";

@@ -1,5 +1,4 @@
-import { withoutClaim } from "../durability/claims.ts";
-import { createTaskIds } from "../durability/task-ids.ts";
+import { createTaskIds, withoutClaim } from "../durability/claims.ts";
 import type { DueList } from "../records/due-times.ts";
 import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/requests.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { dropOldest } from "../domain/bounded.ts";
 import { FILE_BYTES_MAX, settlementOfLine } from "../durability/outbox/journal-lines.ts";
-import { isUnmetered } from "../durability/outbox/pending-settlement.ts";
+import { isUnmetered } from "../durability/outbox/outbox-queues.ts";
 import { fileNamesIn } from "../durability/process-files.ts";
 
 const SUFFIX = ".ndjson";

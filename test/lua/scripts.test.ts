@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
+import { tryScripts } from "../../src/redis/probes.ts";
 import { scriptSource } from "../../src/redis/script-source.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import {
@@ -144,6 +145,24 @@ test("a script reads no name that its header has not", async () => {
     .replace('"sss"', '"ss"');
   const reply = await connection.redis.eval(source, 1, "turn", "", "a\0b\0");
   expect(reply).toMatch(/nonexistent global variable 'turn'/);
+});
+
+// Guarantee: a gateway that checks its store goes on with its requests: between two scripts the event loop turns.
+test("putting all scripts together gives way after each", async () => {
+  let turns = 0;
+  let turnsBefore: number | undefined;
+  const turn = (): void => {
+    turns++;
+    if (turnsBefore === undefined) setImmediate(turn);
+  };
+  const { redis } = connection;
+  const script = vi.spyOn(redis, "script").mockImplementation(async () => {
+    turnsBefore ??= turns;
+    return SCRIPTS.map(() => 1);
+  });
+  turn();
+  await tryScripts(redis, 0).finally(() => script.mockRestore());
+  expect(turnsBefore).toBeGreaterThanOrEqual(SCRIPTS.length);
 });
 
 /** The calls of every operation, with and without what is optional. */

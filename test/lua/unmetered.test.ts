@@ -1,6 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
-import type { Charge } from "../../src/durability/outbox/pending-settlement.ts";
+import type { Charge } from "../../src/durability/outbox/outbox-queues.ts";
 import { idempotencyName, type KeyRef, requestName } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/holds.ts";

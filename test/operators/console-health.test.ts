@@ -109,9 +109,9 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     const { key } = await gateway.givenKey();
     await gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
     await operator.signIn();
-    await expect.poll(() => levelOf("Upstream"), { timeout: 30_000 }).toBe("good");
+    await expect.poll(() => levelOf("Upstream"), { timeout: 30_000 }).toBe("ok");
     expect(await finding("Upstream").textContent()).toMatch(/100 % of \d+ answered.*last good answer/);
-    for (const name of ["Gateway", "Redis", "Journal"]) expect(await levelOf(name)).toBe("good");
+    for (const name of ["Gateway", "Redis", "Journal"]) expect(await levelOf(name)).toBe("ok");
     expect(await finding("Archive").textContent()).toMatch(/None is configured/);
     expect(await page.locator("#state").getAttribute("class")).toBe("state good");
     await isLegible("healthy");
@@ -124,7 +124,7 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     gateway.generator.behave({ fault: "reset" });
     for (let n = 0; n < 30; n++)
       await gateway.request("POST", TEXT_TO_VIDEO, { key, body: { ...BOAT, prompt: `boat ${n}` } });
-    await expect.poll(() => levelOf("Upstream"), { timeout: 30_000 }).toBe("bad");
+    await expect.poll(() => levelOf("Upstream"), { timeout: 30_000 }).toBe("fail");
     expect(await finding("Upstream").textContent()).toMatch(/connections break before the answer: look at/);
     await expect.poll(() => page.locator("#state").textContent()).toMatch(/^Ready, but mend: Upstream/);
     expect(await page.locator("#state").getAttribute("class")).toBe("state bad");
@@ -132,21 +132,21 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     await operator.open("accounts");
     await expect.poll(() => page.locator("#state").textContent()).toMatch(/mend: Upstream/);
     await operator.open("overview");
-    await expect.poll(() => levelOf("Upstream")).toBe("bad");
+    await expect.poll(() => levelOf("Upstream")).toBe("fail");
     await isLegible("upstream-down");
     gateway.generator.reset();
   });
 
   test("with Redis away the strip says so and goes on; where the gateway ends it says that, too", async () => {
     await operator.signIn();
-    await expect.poll(() => levelOf("Redis"), { timeout: 30_000 }).toBe("good");
+    await expect.poll(() => levelOf("Redis"), { timeout: 30_000 }).toBe("ok");
     await redis.end();
-    await expect.poll(() => levelOf("Redis"), { timeout: 30_000 }).toBe("bad");
+    await expect.poll(() => levelOf("Redis"), { timeout: 30_000 }).toBe("fail");
     expect(await finding("Redis").textContent()).toMatch(/start it.*tollgate doctor/);
     expect(await finding("Gateway").textContent()).toMatch(/Not ready/);
     await isLegible("redis-away");
     await redis.startAgain();
-    await expect.poll(() => levelOf("Redis"), { timeout: 60_000 }).toBe("good");
+    await expect.poll(() => levelOf("Redis"), { timeout: 60_000 }).toBe("ok");
     await page.route("**/manage/v1/**", (route) => route.abort());
     await expect.poll(() => finding("Gateway").textContent(), { timeout: 30_000 }).toMatch(/No answer/);
     expect(await page.locator(".finding").count()).toBe(1);

@@ -1,10 +1,13 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import { createSettlements, type SettlementOptions } from "../../src/durability/deferred-settlements.ts";
-import type { Settlement } from "../../src/durability/outbox/pending-settlement.ts";
-import { createSettlementCounts } from "../../src/durability/settlement-results.ts";
-import { createTaskIds } from "../../src/durability/task-ids.ts";
+import { createTaskIds } from "../../src/durability/claims.ts";
+import {
+  createSettlementCounts,
+  createSettlements,
+  type SettlementOptions,
+} from "../../src/durability/deferred-settlements.ts";
+import type { Settlement } from "../../src/durability/outbox/outbox-queues.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
@@ -21,11 +24,11 @@ import {
   refund,
   reverse,
 } from "../../src/scripts/credit-changes.ts";
-import type { Generation } from "../../src/scripts/holds.ts";
 import {
   type BindCall,
   type Binding,
   bind,
+  type Generation,
   type NewTask,
   type VoidCall,
   voidHold,
@@ -33,8 +36,7 @@ import {
 import { gatherAll, issue } from "../../src/scripts/keys.ts";
 import { packTiers } from "../../src/scripts/limits.ts";
 import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
-import type { KnownTask } from "../../src/scripts/tasks.ts";
-import { type ReclaimCall, reclaim } from "../../src/scripts/tasks.ts";
+import { type KnownTask, type ReclaimCall, reclaim } from "../../src/scripts/tasks.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";

@@ -49,9 +49,18 @@ const health = t.described("What the gateway depends on, from its own metrics: a
   }),
 });
 
+const check = t.object({
+  name: t.oneOf(CHECK_NAMES, undefined, "redis"),
+  status: t.oneOf(CHECK_STATUSES, "warn: look at it. fail: mend it."),
+  message: t.words(undefined, "all primaries answer and take writes"),
+  advice: t.textOrNull("What to do; null for `ok`."),
+  runbook: t.words("A page of the documentation.", "docs/operations/redis.md"),
+});
+
 export const Live = t.titled("Live", {
   gateway: gatewayState,
   health,
+  checks: t.list(check, "What these figures tell."),
   sample_every_ms: t.count(undefined, 2000),
   at_ms: t.list(t.number(), undefined, [1_793_426_400_000]),
   series: t.open<Record<string, (number | null)[]>>(
@@ -209,14 +218,6 @@ export const AccountRefusals = t.titled("AccountRefusals", {
     "Refusals of this and other accounts that had no room in the counts; null for a token that may use some accounts only.",
     0,
   ),
-});
-
-const check = t.object({
-  name: t.oneOf(CHECK_NAMES, undefined, "redis"),
-  status: t.oneOf(CHECK_STATUSES, "warn: look at it. fail: mend it."),
-  message: t.words(undefined, "all primaries answer and take writes"),
-  advice: t.textOrNull("What to do; null for `ok`."),
-  runbook: t.words("A page of the documentation.", "docs/operations/redis.md"),
 });
 
 export const Health = t.titled("Health", {

@@ -1,9 +1,8 @@
 import type { Connection } from "../../redis/connection.ts";
 import type { Primary } from "../../redis/primary.ts";
 import { forEachPrimary } from "../../redis/repeated-work.ts";
-import type { createOutbox } from "./outbox.ts";
-import type { FlushTarget } from "./outbox-sending.ts";
-import type { Charge } from "./pending-settlement.ts";
+import type { createOutbox, FlushTarget } from "./outbox.ts";
+import type { Charge } from "./outbox-queues.ts";
 
 /**
  * A charge is in a second place before the customer hears of it: on replicas, or else in the journal, which is compared with the

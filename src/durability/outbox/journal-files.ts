@@ -4,7 +4,7 @@ import type { Logger } from "../../telemetry/log.ts";
 import { fileNamesIn } from "../process-files.ts";
 import { readJournalFile } from "./journal-lines.ts";
 import { hasWriterEnded, holdLock, isStem, removeLock, removeLocks } from "./journal-lock.ts";
-import type { Charge, Settlement } from "./pending-settlement.ts";
+import type { Charge, Settlement } from "./outbox-queues.ts";
 
 export const SUFFIX = ".ndjson";
 

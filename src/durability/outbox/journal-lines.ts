@@ -4,7 +4,7 @@ import { isObject } from "../../domain/json.ts";
 import { keyRef } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import { readRegularFile } from "../process-files.ts";
-import type { Settlement } from "./pending-settlement.ts";
+import type { Settlement } from "./outbox-queues.ts";
 
 /** The format of the lines: the arguments of the scripts, by name. */
 const FORMAT = 1;

@@ -3,7 +3,7 @@ import { JournalFile } from "./journal-file.ts";
 import { createTakeOver } from "./journal-files.ts";
 import { lineOf } from "./journal-lines.ts";
 import { createJournalState } from "./journal-state.ts";
-import type { Settlement } from "./pending-settlement.ts";
+import type { Settlement } from "./outbox-queues.ts";
 
 /** A gateway touches its files this often, so that others do not take it for ended. */
 const SIGN_OF_LIFE_MS = 10_000;

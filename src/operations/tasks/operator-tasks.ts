@@ -1,3 +1,4 @@
+import { setImmediate as nextTick } from "node:timers/promises";
 import { failedTaskJson } from "../../domain/task-states.ts";
 import type { Actor } from "../../records/actor.ts";
 import { dueRange, dueTime } from "../../records/due-times.ts";
@@ -140,23 +141,29 @@ async function textOf(nodes: RedisNodes, name: string): Promise<string | undefin
   return (await nodes.ofName(name).get(name)) ?? undefined;
 }
 
-/** Tags of the upstreams that made open tasks; of each partition the first to be due. */
+/** How many open tasks each upstream made, by its tag (undefined: none); of each partition the first to be due. */
 export async function upstreamTags(
   nodes: RedisNodes,
   partitions: number,
   mostOfPartition: number,
-): Promise<(string | null)[]> {
+): Promise<Map<string | undefined, number>> {
   const all = Array.from({ length: partitions }, (_, partition) => partition);
   const open = await manyByNode<string[], number>(all, nodes.of, (pipe, partition) =>
     pipe.zrangebyscore(partitionNames(partition).due, ...dueRange("polls"), "LIMIT", 0, mostOfPartition),
   );
-  const requests = open.flatMap((ids, partition) => ids.map((id) => ({ partition, id })));
-  const records = await manyByNode<string | null, (typeof requests)[number]>(
-    requests,
-    ({ partition }) => nodes.of(partition),
-    (pipe, { partition, id }) => pipe.get(requestName(partition, id)),
+  const some = all.filter((partition) => open[partition]!.length > 0);
+  const records = await manyByNode<(string | null)[], number>(some, nodes.of, (pipe, partition) =>
+    pipe.mget(open[partition]!.map((id) => requestName(partition, id))),
   );
-  return records.map((text) => requestOf(text).upstream ?? null);
+  const counts = new Map<string | undefined, number>();
+  for (const ofPartition of records) {
+    for (const text of ofPartition) {
+      const { upstream } = requestOf(text);
+      counts.set(upstream, (counts.get(upstream) ?? 0) + 1);
+    }
+    await nextTick();
+  }
+  return counts;
 }
 
 /** Ids of entries follow the clock of the server, which may be ahead of the time of the entry. */

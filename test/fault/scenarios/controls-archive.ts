@@ -134,14 +134,14 @@ export const ARCHIVE_CONTROLS: readonly Control[] = [
   },
   {
     name: "a charge that Redis has lost is refunded",
-    patches: [{ file: "src/archive/complete.ts", from: "if (ahead > 0 && newest", to: "if (!newest" }],
+    patches: [{ file: "src/archive/archived-money.ts", from: "if (ahead > 0 && newest", to: "if (!newest" }],
     run: (options) => lookUps.run(options, { only: "redis" }),
     caughtBy: "what operators do is done once",
   },
   {
     name: "an archive that lacks what has left Redis decides",
     patches: [
-      { file: "src/archive/complete.ts", from: "  if (ahead < 0) throw new BehindError();\n", to: "" },
+      { file: "src/archive/archived-money.ts", from: "  if (ahead < 0) throw new BehindError();\n", to: "" },
     ],
     run: (options) => lookUps.run(options, { only: "postgres" }),
     caughtBy: "failed tasks refunded exactly once",

@@ -1,7 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { openApiText } from "../../../src/api/document.ts";
-import { COMMON_HEADERS } from "../../../src/api/headers.ts";
+import { COMMON_HEADERS, openApiText } from "../../../src/api/document.ts";
 import { GENERATION_ENDPOINTS } from "../../../src/domain/endpoints.ts";
 import { commonHeaders, noLimits } from "../../../src/domain/envelope.ts";
 import { ERROR_NAMES } from "../../../src/domain/errors.ts";

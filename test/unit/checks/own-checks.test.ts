@@ -2,43 +2,35 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { CHECK_NAMES, type Check, good, runbookOf } from "../../../src/checks/check.ts";
+import { figureChecks, type OwnFigures } from "../../../src/checks/gateway-checks.ts";
 import { createHealthWatch } from "../../../src/checks/health-watch.ts";
-import {
-  exchangesCheck,
-  journalFigures,
-  lagCheck,
-  ledgerCheck,
-  type OwnFigures,
-  readyCheck,
-} from "../../../src/checks/own-checks.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
-const NOW_MS = 1_800_000_000_000;
+const NOW_MS = Date.now();
 const GOOD: OwnFigures = {
+  redis: { usable: true, older: false, frozen_partitions: 0 },
   archive: { lag_seconds: 2, violations: 0 },
   ledger: { checkedAtMs: NOW_MS - 1000, violations: 0, check_interval_seconds: 3600 },
-  journal: { usable: true, waiting: 0, of_other_stores: 0 },
-  upstream: { answered: 10, limited: 0, failed: 0, failure: null },
+  journal: { usable: true, waiting: 0, of_other_stores: 0, unconfirmed: 0 },
+  upstream: { window_seconds: 60, answered: 10, limited: 0, failed: 0, failure: null },
+  lastAnswerMs: NOW_MS - 2000,
   untrustedProxies: 0,
 };
 
-const of = (more: object = {}): (Check | undefined)[] => {
-  const figures = { ...GOOD, ...more };
-  return [
-    journalFigures(figures),
-    ledgerCheck(figures, NOW_MS),
-    exchangesCheck(figures),
-    lagCheck(figures),
-    readyCheck(null),
-  ];
-};
+const of = (more: object = {}, gateway: object = {}): Check[] =>
+  figureChecks({ ...GOOD, ...more }, { notReady: null, away: [], hasArchive: true, ...gateway });
 
 test("a gateway in order has nothing to look at", () => {
-  expect(of().map((check) => check?.status)).toEqual(["ok", "ok", "ok", "ok", "ok"]);
+  expect(of().map(({ name, status }) => [name, status])).toEqual(
+    ["ready", "redis", "upstream", "archive", "ledger", "journal"].map((name) => [name, "ok"]),
+  );
 });
 
 // Guarantee: whatever is wrong is said to be wrong.
 test.each([
+  ["redis", "fail", { redis: { ...GOOD.redis, usable: false } }],
+  ["redis", "fail", { redis: { ...GOOD.redis, older: true } }],
+  ["redis", "warn", { redis: { ...GOOD.redis, frozen_partitions: 2 } }],
   ["journal", "fail", { journal: { ...GOOD.journal, usable: false } }],
   ["journal", "warn", { journal: { ...GOOD.journal, waiting: 3 } }],
   ["journal", "warn", { journal: { ...GOOD.journal, of_other_stores: 3 } }],
@@ -51,19 +43,24 @@ test.each([
   ["archive", "fail", { archive: { ...GOOD.archive, violations: 1 } }],
   ["archive", "warn", { archive: { ...GOOD.archive, lag_seconds: 400 } }],
 ])("%s is %s with %j", (name, status, more) => {
-  expect(of(more).filter((check) => check?.status !== "ok")).toMatchObject([{ name, status }]);
+  expect(of(more).filter((check) => check.status !== "ok")).toMatchObject([{ name, status }]);
 });
 
 test("an upstream that was not asked lately has no check of its exchanges", () => {
-  const quiet = { answered: 0, limited: 0, failed: 0, failure: null };
-  expect([quiet, undefined].map((upstream) => exchangesCheck({ upstream }))).toEqual([undefined, undefined]);
+  const quiet = { ...GOOD.upstream, answered: 0 };
+  for (const upstream of [quiet, undefined])
+    expect(of({ upstream }).map(({ name }) => name)).not.toContain("upstream");
 });
 
-test("a gateway that is not ready says why", () => {
-  expect(readyCheck("draining")).toMatchObject({
-    status: "fail",
-    message: expect.stringContaining("draining"),
-  });
+test("a gateway that is not ready says why, and names the primaries that are away", () => {
+  const [ready, redis] = of({}, { notReady: "draining", away: ["10.0.0.7:6379"] });
+  expect(ready).toMatchObject({ status: "fail", message: expect.stringContaining("draining") });
+  expect(redis).toMatchObject({ status: "fail", message: expect.stringContaining("10.0.0.7:6379") });
+});
+
+test("without an archive there is nothing to mend about it", () => {
+  const [, , , archive] = of({ archive: { lag_seconds: 400, violations: 1 } }, { hasArchive: false });
+  expect(archive).toMatchObject({ name: "archive", status: "ok" });
 });
 
 test.each(CHECK_NAMES)("the runbook of %s exists", (name) => {

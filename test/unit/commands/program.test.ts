@@ -1,7 +1,6 @@
 import type { Command } from "commander";
 import { expect, test } from "vitest";
-import { EXAMPLES } from "../../../src/commands/examples.ts";
-import { NOTES } from "../../../src/commands/notes.ts";
+import { EXAMPLES, NOTES } from "../../../src/commands/examples.ts";
 import { withoutKeys } from "../../../src/commands/output.ts";
 import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/program.ts";
 

@@ -22,9 +22,8 @@ import { withoutSecret } from "../../../src/upstream/answer.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
 import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";
 import { endpointOf } from "../../../src/upstream/task-route.ts";
-import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
 import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
-import { formBoundary } from "../../../src/upstream/upload-stream.ts";
+import { formBoundary, interpretAnswer } from "../../../src/upstream/upload-stream.ts";
 import { readGeneration } from "../../../src/upstream/upstream.ts";
 
 /** A request with one header line, as node:http hands it over. */

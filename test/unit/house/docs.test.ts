@@ -2,7 +2,7 @@ import { existsSync, globSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 import { parse } from "yaml";
-import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/api/headers.ts";
+import { COMMON_HEADERS, FURTHER_HEADERS } from "../../../src/api/document.ts";
 import { applyOverrides } from "../../../src/config/environment.ts";
 import { NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { ERROR_NAMES, refuse } from "../../../src/domain/errors.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { FILE_BYTES_MAX, lineOf } from "../../../src/durability/outbox/journal-lines.ts";
-import type { Charge } from "../../../src/durability/outbox/pending-settlement.ts";
+import type { Charge } from "../../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../../src/records/names.ts";
 import { createUnmeteredElsewhere } from "../../../src/settlement/unmetered-elsewhere.ts";
 import { newTask } from "../../support/store.ts";

@@ -3,7 +3,7 @@ import type { Adapter } from "../../../src/upstream/adapter.ts";
 import type { Answer } from "../../../src/upstream/answer.ts";
 import { checkForm, checkRequest, Dialect } from "../../../src/upstream/dialect.ts";
 import { readPoll, readResult } from "../../../src/upstream/poll-answer.ts";
-import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
+import { interpretAnswer } from "../../../src/upstream/upload-stream.ts";
 import { createRequest, readGeneration } from "../../../src/upstream/upstream.ts";
 
 const BASE: Adapter = {

@@ -3,7 +3,7 @@ import type { Answer } from "../../../src/upstream/answer.ts";
 import type { ExchangeResult } from "../../../src/upstream/json-client.ts";
 import { readPoll as readAnswer } from "../../../src/upstream/poll-answer.ts";
 import { pollOutcome } from "../../../src/upstream/poll-request.ts";
-import { interpretAnswer } from "../../../src/upstream/upload-answer.ts";
+import { interpretAnswer } from "../../../src/upstream/upload-stream.ts";
 import { generationOutcome, readGeneration } from "../../../src/upstream/upstream.ts";
 
 /** A complete answer; an object goes as JSON. */

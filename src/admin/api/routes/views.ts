@@ -1,5 +1,6 @@
 import { Type } from "typebox";
-import { runbookOf, worstOf } from "../../../checks/check.ts";
+import { type Check, runbookOf, worstOf } from "../../../checks/check.ts";
+import { figureChecks } from "../../../checks/gateway-checks.ts";
 import { printed } from "../../../config/problems.ts";
 import { moneyNow } from "../../../ledger/account-usage.ts";
 import type { UsageNumbers } from "../../../ledger/usage-rollups.ts";
@@ -26,8 +27,11 @@ const live = route("GET /live", {
   answers: { 200: { description: "The gateway and its samples.", schema: Live } },
   async run({ grantee, query }, { gateway, live, archive }) {
     requireAllAccounts(grantee);
-    const health = healthShown(live.health(), archive !== undefined);
-    return { status: 200, body: { gateway: gateway(), health, ...live.view(query.after_ms ?? 0) } };
+    const [state, figures, hasArchive] = [gateway(), live.health(), archive !== undefined];
+    const away = state.primaries.filter(({ usable }) => !usable).map(({ name }) => name);
+    const checks = figureChecks(figures, { notReady: state.not_ready, away, hasArchive }).map(withRunbook);
+    const health = healthShown(figures, hasArchive);
+    return { status: 200, body: { gateway: state, health, checks, ...live.view(query.after_ms ?? 0) } };
   },
 });
 
@@ -41,14 +45,12 @@ const health = route("GET /health", {
   async run({ grantee }, { health }) {
     requireAllAccounts(grantee);
     const { checkedAtMs, checks } = await health();
-    const body = {
-      status: worstOf(checks),
-      checkedAtMs,
-      checks: checks.map((check) => ({ ...check, runbook: runbookOf(check.name) })),
-    };
+    const body = { status: worstOf(checks), checkedAtMs, checks: checks.map(withRunbook) };
     return { status: 200, body };
   },
 });
+
+const withRunbook = (check: Check) => ({ ...check, runbook: runbookOf(check.name) });
 
 function healthShown(found: ReturnType<Services["live"]["health"]>, hasArchive: boolean) {
   const { upstream, lastAnswerMs, archive, ledger } = found;

@@ -18,7 +18,7 @@ import { LastConfirmedFile } from "../../../../src/durability/losses/last-confir
 import { openRecentEntries, readRecentEntries } from "../../../../src/durability/losses/recent-entries.ts";
 import { type Journal, openJournal } from "../../../../src/durability/outbox/journal.ts";
 import { FILE_BYTES_MAX, lineOf } from "../../../../src/durability/outbox/journal-lines.ts";
-import type { Settlement } from "../../../../src/durability/outbox/pending-settlement.ts";
+import type { Settlement } from "../../../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../../../src/records/names.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";
 import { soon } from "../../../support/soon.ts";

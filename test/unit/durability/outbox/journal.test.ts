@@ -20,7 +20,7 @@ import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { type Journal, openJournal } from "../../../../src/durability/outbox/journal.ts";
 import { lineOf, readJournalFile } from "../../../../src/durability/outbox/journal-lines.ts";
 import { diskReason } from "../../../../src/durability/outbox/journal-state.ts";
-import type { Settlement } from "../../../../src/durability/outbox/pending-settlement.ts";
+import type { Settlement } from "../../../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../../../src/records/names.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";
 import { EXTREME_NUMBERS, NO_NUMBERS } from "../../../support/extreme-numbers.ts";

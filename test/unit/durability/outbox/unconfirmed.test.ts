@@ -6,7 +6,7 @@ import { createUnconfirmed } from "../../../../src/durability/outbox/confirming.
 import { type Journal, type JournalOwner, memoryJournal } from "../../../../src/durability/outbox/journal.ts";
 import { lineOf, readJournalFile } from "../../../../src/durability/outbox/journal-lines.ts";
 import { createOutbox } from "../../../../src/durability/outbox/outbox.ts";
-import type { Charge, Settlement } from "../../../../src/durability/outbox/pending-settlement.ts";
+import type { Charge, Settlement } from "../../../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../../../src/records/names.ts";
 import type { Run } from "../../../../src/scripts/script-definition.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";

@@ -1,5 +1,4 @@
 import { ApiError, may, readLive, readOverview } from "../api.js";
-import { Checks } from "../checks.js";
 import {
   badge,
   bar,
@@ -15,7 +14,7 @@ import {
   unreadNote,
 } from "../dom.js";
 import { age, count, momentText, rate, shortCount, signed, took, wholeCount } from "../format.js";
-import { findings, healthStrip, showGateway, showTrouble, unanswered } from "../health.js";
+import { Checks, healthStrip, showGateway, showTrouble, unanswered } from "../health.js";
 import { here, noteHere } from "../location.js";
 import { Plot } from "../plots.js";
 import { optionList, table } from "../table.js";
@@ -184,7 +183,6 @@ const readMoney = () =>
  * Live numbers of this gateway are read every two seconds while somebody looks.
  * @typedef {object} State
  * @property {Money} money
- * @property {Overview["ledger"]} [ledger] the last one that the store told
  * @property {keyof typeof LATENCY_KINDS} kind
  * @property {boolean} paused
  * @property {History} history
@@ -196,7 +194,6 @@ class Figures extends Component {
   /** @type {State} */
   state = {
     money: this.props.money,
-    ...(this.props.money.overview && { ledger: this.props.money.overview.ledger }),
     kind: kindHere(),
     paused: false,
     history: { seconds: [], series: {} },
@@ -206,10 +203,7 @@ class Figures extends Component {
     // The state at the top was shown from it. Its samples are not worth a wait: they come next.
     this.props.live?.then((live) => this.state.live ?? this.setState({ live })).catch(() => undefined);
     this.repeat(() => this.readLive(), LIVE_EVERY_MS, showTrouble);
-    const again = async () => {
-      const money = await readMoney();
-      this.setState(money.overview ? { money, ledger: money.overview.ledger } : { money });
-    };
+    const again = async () => this.setState({ money: await readMoney() });
     setTimeout(() => this.repeat(again, MONEY_EVERY_MS, () => undefined), MONEY_EVERY_MS);
   }
 
@@ -238,15 +232,10 @@ class Figures extends Component {
     }
   }
 
-  /** This gateway's own figures learn of a check of the ledger some seconds after the store. */
   health() {
-    const { live, trouble, ledger } = this.state;
+    const { live, trouble } = this.state;
     if (trouble) return healthStrip([unanswered(trouble)]);
-    if (!live) return undefined;
-    const own = live.health.ledger;
-    const checked = own.checked_at === null && ledger?.checked_at;
-    const known = checked ? { ...own, checked_at: checked, violations: ledger.violations ?? 0 } : own;
-    return healthStrip(findings({ ...live, health: { ...live.health, ledger: known } }));
+    return live && healthStrip(live.checks);
   }
 
   render() {
