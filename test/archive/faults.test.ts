@@ -216,7 +216,7 @@ test("a migration may take longer than any statement of the copier", async () =>
   await stage.givenKey();
   const lines: string[] = [];
   // A statement is given up after its time and two seconds more.
-  const held = stage.database.query("SELECT pg_advisory_xact_lock($1), pg_sleep(2.6)", [MIGRATION_LOCK]);
+  const held = stage.database.query("SELECT pg_advisory_xact_lock($1), pg_sleep(4.5)", [MIGRATION_LOCK]);
   await until(
     async () => (await stage.database.query("SELECT FROM pg_locks WHERE locktype = 'advisory'")).length > 0,
     "the lock to be held",
@@ -226,7 +226,8 @@ test("a migration may take longer than any statement of the copier", async () =>
     connection: stage.connection,
     intervalMs: () => 10,
     keepMs: () => 86_400_000,
-    statementMs: 100,
+    // Enough for each statement of the copier on a busy machine.
+    statementMs: 2000,
     metrics: stage.connection.metrics,
     log: createLogger("info", { write: (line) => void lines.push(line) }),
   });

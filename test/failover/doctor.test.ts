@@ -135,7 +135,12 @@ describe("doctor looks at a primary with replicas and Sentinels", () => {
 describe("doctor looks at a cluster", () => {
   test("says that all six are in order, with the rights of the guide", async () => {
     await addUser(cluster.nodes);
-    const checks = await doctor(withUser(cluster.redisUrl));
+    let checks: Check[] = [];
+    // On a busy machine a node that stands still for a second would be away in the eyes of the others.
+    await cluster.withoutFailover(async () => {
+      await cluster.healthy();
+      checks = await doctor(withUser(cluster.redisUrl));
+    });
     expect(wrong(checks)).toEqual([]);
     expect(found(checks, ["primary"])).toHaveLength(3);
     expect(found(checks, ["replica"])).toHaveLength(3);

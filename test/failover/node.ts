@@ -19,6 +19,8 @@ import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 const START_TIMEOUT_MS = 30_000;
 /** Of one question of the rig to a node: a paused one answers none. */
 const ANSWER_TIMEOUT_MS = 1000;
+/** Of a command that the rig needs done: long beside what a busy machine takes. */
+const COMMAND_TIMEOUT_MS = 60_000;
 
 export interface NodeOptions {
   name: string;
@@ -40,7 +42,7 @@ export interface RedisNode {
   readonly announced: number;
   /** Where it listens itself, past its relay. */
   readonly port: number;
-  /** A client of the rig's own, past all relays. */
+  /** A client of the rig's own, past all relays, for what a node that runs has to do. */
   readonly client: Redis;
   state(): "running" | "paused" | "down";
   pid(): number;
@@ -82,8 +84,10 @@ export function createNode({
     if (!child) throw new Error(`${name} does not run`);
     return child;
   };
-  const ask = (command: string, ...args: string[]): Promise<unknown> =>
-    client.call(command, ...args).catch(() => undefined);
+  const ask = (command: string, ...args: string[]): Promise<unknown> => {
+    const late = pause(ANSWER_TIMEOUT_MS, undefined, { ref: false });
+    return Promise.race([client.call(command, ...args).catch(() => undefined), late]);
+  };
   const node: RedisNode = {
     name,
     announced,
@@ -136,7 +140,7 @@ function createClient(port: number): Redis {
     autoResendUnfulfilledCommands: false,
     maxRetriesPerRequest: 0,
     enableReadyCheck: false,
-    commandTimeout: ANSWER_TIMEOUT_MS,
+    commandTimeout: COMMAND_TIMEOUT_MS,
     retryStrategy: () => 25,
   });
   client.on("error", () => undefined);

@@ -133,6 +133,24 @@ describe("a listener with server.tls", () => {
   afterAll(() => gateway.stop());
   const authorization = async () => `Bearer ${(await gateway.givenKey()).key}`;
 
+  // The first one: a handshake that fails is over after its time, and those of other tests are, too.
+  test("plain HTTP and handshakes that fail leave no connection behind", async () => {
+    const kept = new Agent({ keepAlive: true });
+    const open = async () => {
+      const page = await ask(`${gateway.adminUrl}/metrics`, { ca: gateway.pair.cert, agent: kept });
+      return /^tollgate_connections (\d+)$/m.exec(page.text)?.[1];
+    };
+    const plain = connectPlain(gateway.port, "127.0.0.1");
+    plain.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    plain.on("error", () => undefined).resume();
+    await once(plain, "close");
+    const quiet = connectPlain(gateway.port, "127.0.0.1");
+    await until(async () => (await open()) === "1", "the handshake that never begins to be counted");
+    quiet.destroy();
+    await until(async () => (await open()) === "0", "all connections to be gone");
+    kept.destroy();
+  });
+
   test("serves credits, generations and polls, and its admin port likewise", async () => {
     const headers = { authorization: await authorization(), "content-type": "application/json" };
     const ca = gateway.pair.cert;
@@ -185,21 +203,6 @@ describe("a listener with server.tls", () => {
       body,
     ].join("\r\n");
     expect(await exchange(gateway, text, true)).toMatch(/^HTTP\/1\.1 200 /);
-  });
-
-  test("plain HTTP and handshakes that fail leave no connection behind", async () => {
-    const open = async () => {
-      const { text } = await ask(`${gateway.adminUrl}/metrics`, { ca: gateway.pair.cert });
-      return /^tollgate_connections (\d+)$/m.exec(text)?.[1];
-    };
-    const plain = connectPlain(gateway.port, "127.0.0.1");
-    plain.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
-    plain.on("error", () => undefined).resume();
-    await once(plain, "close");
-    const quiet = connectPlain(gateway.port, "127.0.0.1");
-    await until(async () => (await open()) === "1", "the handshake that never begins to be counted");
-    quiet.destroy();
-    await until(async () => (await open()) === "0", "all connections to be gone");
   });
 });
 

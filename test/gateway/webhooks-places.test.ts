@@ -38,8 +38,8 @@ test("ten new endpoints that hang leave places of first tries, and fresh message
   await sendTests(stage, [fresh], 5);
   await until(() => own.receiver.received.length === 5, "fresh messages");
   expect(hanging.mostUnderWay()).toBe(10);
-  await stage.stop();
   await hanging.stop();
+  await stage.stop();
 });
 
 // Guarantee: a try that hangs gives its place away long before its timeout, also where the endpoint answered so far.
@@ -60,8 +60,8 @@ test("endpoints that answered and then hang give their places back, to as many a
   await hang(10);
   await until(async () => (await overdueOf(stage)) > 2, "the rest to wait");
   expect(hanging.mostUnderWay()).toBe(10);
-  await stage.stop();
   await hanging.stop();
+  await stage.stop();
 });
 
 // Guarantee: what is repeated uses up nothing that first tries need, whatever the receivers of retries do.
@@ -85,6 +85,6 @@ test("retries that hang have places of their own, a quarter as many, and fresh m
   await until(() => own.receiver.received.length === 5, "fresh messages");
   await until(async () => (await overdueOf(stage)) > 2, "the rest to wait");
   expect(hung).toBe(2);
-  await stage.stop();
   await hanging.stop();
+  await stage.stop();
 });

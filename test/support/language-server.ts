@@ -1,6 +1,6 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { resolve } from "node:path";
+import { basename, dirname, resolve } from "node:path";
 import type { Readable } from "node:stream";
 import { pathToFileURL } from "node:url";
 
@@ -85,9 +85,12 @@ export async function startLanguageServer() {
   send({ method: "workspace/didChangeConfiguration", params: { settings: { yaml } } });
 
   return {
-    /** Opens a text as if it were this file, and waits for what is wrong with it. */
+    /**
+     * Opens a text as if it were a file beside this one, and waits for what is wrong with it. Each text has a name of its own: the
+     * server may check an open file again, and does not say which text it means.
+     */
     async open(file: string, text: string) {
-      const uri = pathToFileURL(resolve(file)).href;
+      const uri = pathToFileURL(resolve(dirname(file), `${++ids}-${basename(file)}`)).href;
       const told = new Promise<void>((done) => published.set(uri, { diagnostics: [], told: done }));
       const textDocument = { uri, languageId: "yaml", version: ++ids, text };
       send({ method: "textDocument/didOpen", params: { textDocument } });
