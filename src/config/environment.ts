@@ -48,8 +48,10 @@ export function applyOverrides(
     const settings = data[sectionName];
     if (!isObject(settings)) continue;
     const setting = `${sectionName}.${key}`;
+    // An empty list or text chooses nothing.
     const isChosen =
       Object.hasOwn(settings, key) &&
+      String(settings[key]) !== "" &&
       !(listsDefaults && settings[key] === schemaOf(sectionName, key).default);
     if (isChosen && String(settings[key]) !== value) hidden.set(setting, name);
     settings[key] = typed(value, sectionName, key);

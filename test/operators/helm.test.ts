@@ -91,6 +91,11 @@ test("its configuration is one that the gateway takes, and a change of it makes 
   const after = await rendered(EVERYTHING);
   const config = (objects: Manifest[]) => configOf(ofKind(objects, "ConfigMap").data["tollgate.yaml"]);
   expect(config(before.objects)).toMatchObject({ store: { journal: "/var/lib/tollgate/journal" } });
+  const service = before.objects.find(
+    ({ kind, spec }) =>
+      kind === "Service" && spec.ports.some(({ targetPort }: Manifest) => targetPort === "admin"),
+  );
+  expect(config(before.objects).admin.hosts).toContain(service.metadata.name);
   expect(config(after.objects)).toMatchObject({
     store: { journal: "/var/lib/tollgate/journal", fallbackStrategy: "allow" },
     upstream: { url: "https://generator.example.com" },

@@ -80,7 +80,8 @@ test("config print says what is in force, where each value is from, and which se
 });
 
 test("defaults that the shipped file lists are hidden by no variable", async () => {
-  const { stdout } = await runCommand(["config", "print", "--json"], { LOG_LEVEL: "debug", PORT: "1" });
+  const env = { LOG_LEVEL: "debug", PORT: "1", ADMIN_HOSTS: "gateway" };
+  const { stdout } = await runCommand(["config", "print", "--json"], env);
   expect(JSON.parse(stdout).hidden).toEqual({});
 });
 

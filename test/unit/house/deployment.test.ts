@@ -1,6 +1,7 @@
-import { existsSync, globSync, readFileSync, statSync } from "node:fs";
+import { existsSync, globSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "vitest";
+import { adminHostsProblems } from "../../support/deployment/admin-hosts.ts";
 import { composeProblems } from "../../support/deployment/compose.ts";
 import { isInContext, parseDockerfile } from "../../support/deployment/dockerfile.ts";
 import { haproxyProblems, unitProblems } from "../../support/deployment/host.ts";
@@ -285,15 +286,27 @@ test("a YAML file with a key given twice is refused", () => {
   expect(() => documents(twice, "x.yaml")).toThrow(/x\.yaml.*unique/);
 });
 
-/** Names under which the admin port of each shipped deployment is asked for, as its file has them. */
-const ADMIN_NAMES: readonly [file: string, names: RegExp][] = [
-  ["deploy/compose.env.example", /^ADMIN_HOSTS=gateway$/m],
-  ["deploy/kubernetes/configmap.yaml", /^ {4}admin:\n(?: {6}#.*\n)* {6}hosts: \[tollgate-gateways, /m],
-  ["deploy/helm/templates/configmap.yaml", /merge \(dict "hosts" \(concat \$own /],
-  ["docs/operations/install.md", /^ADMIN_HOSTS=\S+/m],
-];
-
 // Guarantee: an operator who opens the admin port by its name is not answered with 421.
-test.each(ADMIN_NAMES)("%s names the hosts of the admin port", (file, names) => {
-  expect(repository(file)).toMatch(names);
+describe("the names of the admin port", () => {
+  const shipped = readdirSync(join(ROOT, "deploy")).map((name) => `deploy/${name}`);
+  const problems = (read: Read): string[] => adminHostsProblems(read, shipped);
+
+  test("are set by everything that is shipped", () => expect(problems(repository)).toEqual([]));
+  test("a deployment that is new must say them", () =>
+    expect(adminHostsProblems(repository, [...shipped, "deploy/nomad"])).toEqual([
+      "deploy/nomad: says nothing of ADMIN_HOSTS",
+    ]));
+
+  catches(problems, [
+    ["README.md", "ADMIN_HOSTS=tollgate", "ADMIN_HOSTS=gateway", /README/],
+    ["compose.yaml", "ADMIN_HOSTS: $", "ADMIN_HOST: $", /compose\.yaml/],
+    ["deploy/compose.env.example", "ADMIN_HOSTS=gateway", "ADMIN_HOSTS=", /names no service/],
+    ["deploy/compose/cluster.yaml", "NODE_EXTRA_CA_CERTS:", "ADMIN_HOSTS:", /replaces/],
+    [`${K8S}/configmap.yaml`, "hosts: [tollgate-gateways, ", "hosts: [tollgate, ", /kubernetes: lacks/],
+    [`${K8S}/service.yaml`, "name: tollgate-gateways", "name: tollgate-admin", /kubernetes: lacks/],
+    ["deploy/helm/templates/configmap.yaml", "concat $own", "concat (list)", /helm: lacks/],
+    [UNIT, " ADMIN_HOSTS=%H", "", /systemd: lacks/],
+    ["deploy/haproxy/haproxy.cfg", 'TOLLGATE_1}" port', 'TOLLGATE_1_ADMIN}" port', /haproxy: leads/],
+    ["deploy/nginx/nginx.conf", "10.0.0.11:8080", "10.0.0.11:9090", /nginx: leads/],
+  ]);
 });

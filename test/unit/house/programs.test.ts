@@ -1,6 +1,6 @@
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { hostname, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { expect, onTestFinished, test } from "vitest";
 
@@ -78,6 +78,7 @@ test("the command of deploy/systemd has the environment of the service, and not 
     ADMIN_TOKEN: "x y",
     TOLLGATE_CONFIG: join(root, "etc/tollgate/tollgate.yaml"),
     JOURNAL: join(root, "var/lib/tollgate/journal"),
+    ADMIN_HOSTS: hostname(),
     NODE_ENV: "production",
   });
   expect({ words, cwd }).toEqual({ words: ["keys", "list", "--tier", "a b"], cwd: root });

@@ -145,6 +145,7 @@ export function paging({ next_cursor: next }, order, isSorted = false) {
  * @property {"search" | "date" | "month"} [type] days and months are UTC, as 2026-11-30
  * @property {string} [placeholder]
  * @property {string} [usual] its value where the address has none
+ * @property {boolean} [needed] without a value there is nothing to show
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a choice
  */
 
@@ -176,7 +177,7 @@ export const ACCOUNT_COLUMN = {
   of: (row) => row.account_id,
 };
 
-/** Where rows are cards, three filters would fill the window, and are folded away. */
+/** Where rows are cards, three filters would fill the window, and are folded away, unless one of them is needed. */
 const NARROW = matchMedia("(max-width: 640px)");
 
 /**
@@ -188,7 +189,8 @@ const NARROW = matchMedia("(max-width: 640px)");
  */
 export async function filtered(filters, read, more) {
   const { query } = here();
-  let isFolded = NARROW.matches && filters.length > 2;
+  const isLacking = filters.some(({ name, needed }) => needed && !query.get(name));
+  let isFolded = NARROW.matches && filters.length > 2 && !isLacking;
   const content = await read().catch((error) => {
     isFolded = false;
     return failureNote(error);

@@ -23,6 +23,7 @@ export async function showAudit({ place: { query }, again }) {
     {
       name: "account_id",
       label: "Account",
+      needed: own !== null,
       ...(options && { options: [/** @type {[string, string]} */ (["", "choose one"]), ...options] }),
     },
     ...AUDIT_FILTERS,
