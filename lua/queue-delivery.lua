@@ -34,6 +34,7 @@ local queue_id, url = endpoint_id, nil
 if is_callback then queue_id, url = split_address(call("HGET", event, "url")) end
 local lease_end = call("ZSCORE", name_in(tag, "sending", queue_id), event_id)
 local is_sending = lease_end and tonumber(lease_end) > now
+if one.state ~= "waiting" and count_waiting(tag, queue_id) >= WAITING_MAX then return { "full", now } end
 if is_sending then
   one.again = "1"
 else

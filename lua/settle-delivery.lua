@@ -28,7 +28,9 @@ local is_moved = record[6] and record[6] ~= url
 if is_moved and result == "gone" then result = "failed" end
 local sending = name_in(tag, "sending", queue_id)
 call("ZREM", sending, event_id)
-one.tried_at, one.took_ms, one.status, one.answer = int(now), took_ms, status, response
+one.tried_at, one.took_ms, one.status = int(now), took_ms, status
+local account_id = record[1] or string.match(endpoint_id, "^callback@(.*)$")
+one.answer = count_answer(tag, account_id, one.answer, response)
 local is_again = one.again == "1"
 one.again = "0"
 
@@ -49,7 +51,7 @@ else
   one.state, one.at = outcome, int(now)
 end
 write_delivery(event, endpoint_id, one)
-if one.state ~= "waiting" then finish_delivery(tag, queue_id, event_id, now) end
+if one.state ~= "waiting" then finish_delivery(tag, account_id, queue_id, event_id, now) end
 
 local is_slow = result ~= "delivered" or tonumber(took_ms) > tonumber(slow_ms)
 local pace = is_slow and "1" or "0"

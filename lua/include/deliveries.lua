@@ -7,10 +7,18 @@
 -- Messages to addresses that requests name are deliveries of the pseudo endpoint `callback@<account id>`. Each origin has a queue
 -- `callback@<account id>@<hash>`, which waits and is paced as an endpoint. The field `url` of the event is its queue and the address.
 
--- The deliveries of an endpoint that are kept once they have ended.
+-- Deliveries that may wait for an endpoint, and those of one that are kept once they have ended: fewer where events take more than
+-- half of what they may, so that history leaves room for what waits.
+local WAITING_MAX = 10000
 local FINISHED_MAX = 1000
--- About the size of an event beside its data, bytes.
-local EVENT_BYTES = 500
+local FINISHED_MIN = 20
+-- About what Redis takes, in bytes: for an event beside its data, and for each of its deliveries with a short answer.
+local EVENT_BYTES = 300
+local DELIVERY_BYTES = 400
+local SHORT_ANSWER_BYTES = 100
+-- Bounds of an account and of a partition, for all events with their deliveries and answers.
+local ACCOUNT_BYTES_MAX = 8 * 1024 * 1024
+local PARTITION_BYTES_MAX = 16 * 1024 * 1024
 -- Origins of an account that have queues of their own. While all of these have something waiting, further ones share one queue.
 local ORIGINS_MAX = 16
 
@@ -97,9 +105,34 @@ local function schedule_endpoint(tag, endpoint_id, now, is_enabled, is_slow, has
 end
 
 -- Adds to what the events of an account, and of its partition, take (bytes).
-local function count_bytes(totals, account_id, bytes)
+local function count_bytes(tag, account_id, bytes)
+  local totals = tag .. ":webhook-totals"
   call("HINCRBY", totals, " bytes", int(bytes))
   if call("HINCRBY", totals, account_id, int(bytes)) <= 0 then call("HDEL", totals, account_id) end
+end
+
+-- True if an account, or its partition, has less room than so many bytes in this share of what it may take.
+local function lacks_room(tag, account_id, bytes, share)
+  local used = call("HMGET", tag .. ":webhook-totals", account_id, " bytes")
+  return tonumber(used[1] or 0) + bytes > share * ACCOUNT_BYTES_MAX
+    or tonumber(used[2] or 0) + bytes > share * PARTITION_BYTES_MAX
+end
+
+-- Bytes of an answer beyond a short one.
+local function answer_bytes(answer)
+  return math.max(0, #answer - SHORT_ANSWER_BYTES)
+end
+
+-- Counts an answer in place of the one before. Returns it; only its beginning if there is no room for more.
+local function count_answer(tag, account_id, before, answer)
+  local more = answer_bytes(answer) - answer_bytes(before)
+  if more > 0 and lacks_room(tag, account_id, more, 1) then
+    -- Without a character that is cut.
+    answer = string.gsub(string.sub(answer, 1, SHORT_ANSWER_BYTES), "[\192-\255]?[\128-\191]*$", "")
+    more = -answer_bytes(before)
+  end
+  if more ~= 0 then count_bytes(tag, account_id, more) end
+  return answer
 end
 
 -- Queues a delivery for its first try.
@@ -158,26 +191,34 @@ end
 -- Forgets a delivery, and its event once no other endpoint has it. Returns whether it still waited.
 local function remove_delivery(tag, endpoint_id, event_id)
   local event = name_in(tag, "event", event_id)
-  local stored = call("HMGET", event, "event", "url")
-  local queue_id = endpoint_id
-  if string.sub(endpoint_id, 1, 9) == "callback@" then queue_id = split_address(stored[2]) or endpoint_id end
+  local stored = call("HMGET", event, "event", "url", endpoint_id)
+  local queue_id, address, fields = endpoint_id, "", { endpoint_id }
+  if string.sub(endpoint_id, 1, 9) == "callback@" and stored[2] then
+    queue_id, address = split_address(stored[2])
+    fields[2] = "url"
+  end
   local has_waited = unqueue_delivery(tag, queue_id, event_id)
   call("ZREM", name_in(tag, "sending", queue_id), event_id)
   for _, list in ipairs({ "deliveries", "finished-deliveries" }) do call("ZREM", name_in(tag, list, endpoint_id), event_id) end
-  if call("HDEL", event, endpoint_id) == 0 or call("HLEN", event) > (stored[2] and 2 or 1) then return has_waited end
-  local account_id = string.match(stored[1], "^%S+ %S+ (%S+)")
-  count_bytes(tag .. ":webhook-totals", account_id, -(#stored[1] + EVENT_BYTES))
-  call("DEL", event)
+  if not stored[3] then return has_waited end
+  call("HDEL", event, unpack(fields))
+  local bytes = DELIVERY_BYTES + #address + answer_bytes(delivery_of(stored[3]).answer)
+  if call("HLEN", event) == 1 then
+    bytes = bytes + #stored[1] + EVENT_BYTES
+    call("DEL", event)
+  end
+  count_bytes(tag, string.match(stored[1], "^%S+ %S+ (%S+)"), -bytes)
   return has_waited
 end
 
--- Notes that a delivery has ended, and forgets those that ended first.
-local function finish_delivery(tag, queue_id, event_id, now)
+-- Notes that a delivery of an account has ended, and forgets those that ended first.
+local function finish_delivery(tag, account_id, queue_id, event_id, now)
   unqueue_delivery(tag, queue_id, event_id)
   local endpoint_id = owner_of(queue_id)
   local finished = name_in(tag, "finished-deliveries", endpoint_id)
   call("ZADD", finished, int(now), event_id)
-  for _ = 1, math.min(2, call("ZCARD", finished) - FINISHED_MAX) do
+  local kept = lacks_room(tag, account_id, 0, 0.5) and FINISHED_MIN or FINISHED_MAX
+  for _ = 1, math.min(2, call("ZCARD", finished) - kept) do
     remove_delivery(tag, endpoint_id, call("ZRANGE", finished, "0", "0")[1])
   end
 end

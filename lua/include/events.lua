@@ -5,11 +5,8 @@
 
 -- Longer data is left out of a message.
 local DATA_BYTES_MAX = 20000
--- At these bounds events are dropped and counted: deliveries that wait for one endpoint, and bytes of the events of an
--- account and of a partition.
-local WAITING_MAX = 10000
-local ACCOUNT_BYTES_MAX = 8 * 1024 * 1024
-local PARTITION_BYTES_MAX = 16 * 1024 * 1024
+-- Ended deliveries that give way to one event.
+local GIVING_WAY_MAX = 3
 
 -- The enabled endpoints of an account that want this type of event. `webhooks` is the field of the account.
 local function endpoints_for(webhooks, kind)
@@ -20,18 +17,14 @@ local function endpoints_for(webhooks, kind)
   return wanted
 end
 
--- True if an event of so many bytes has no room, even after some ended deliveries of this endpoint are deleted.
-local function is_crowded(tag, account_id, endpoint_id, bytes)
-  local totals, finished = tag .. ":webhook-totals", name_in(tag, "finished-deliveries", endpoint_id)
-  for _ = 1, 3 do
-    local used = call("HMGET", totals, " bytes", account_id)
-    local is_full = tonumber(used[1] or 0) + bytes > PARTITION_BYTES_MAX
-      or tonumber(used[2] or 0) + bytes > ACCOUNT_BYTES_MAX
-    local oldest = is_full and call("ZRANGE", finished, 0, 0)[1]
-    if not oldest then return is_full end
+-- Makes ended deliveries of the endpoint, at most `most`, give way to so many bytes. Returns whether there is room, and how many did.
+local function make_room(tag, account_id, endpoint_id, bytes, most)
+  for given = 0, most do
+    if not lacks_room(tag, account_id, bytes, 1) then return true, given end
+    local oldest = given < most and call("ZRANGE", name_in(tag, "finished-deliveries", endpoint_id), "0", "0")[1]
+    if not oldest then return false, given end
     remove_delivery(tag, endpoint_id, oldest)
   end
-  return true
 end
 
 -- Tells the endpoints of an account that want it of an event; again with the same id, nothing happens. `account` is any name
@@ -48,24 +41,26 @@ local function add_event(account, now, account_id, webhooks, kind, subject, data
   if call("EXISTS", event) == 1 then return id end
   if #data > DATA_BYTES_MAX then data = short end
   local text = kind .. " " .. int(now) .. " " .. account_id .. " " .. data
-  local bytes = #text + EVENT_BYTES
-  local is_kept = false
+  local is_kept, giving_way_max = false, GIVING_WAY_MAX
   for _, endpoint_id in ipairs(wanted) do
-    local queue_id = endpoint_id
-    if endpoint_id == callback then queue_id = queue_of_address(tag, account_id, url, now) end
-    if count_waiting(tag, queue_id) >= WAITING_MAX or (not is_kept and is_crowded(tag, account_id, endpoint_id, bytes)) then
-      drop_delivery(tag, endpoint_id, now)
-    else
-      if not is_kept then
-        is_kept = true
-        call("HSET", event, "event", text)
-        count_bytes(tag .. ":webhook-totals", account_id, bytes)
-      end
+    local queue_id, bytes = endpoint_id, DELIVERY_BYTES + (is_kept and 0 or #text + EVENT_BYTES)
+    if endpoint_id == callback then
+      queue_id, bytes = queue_of_address(tag, account_id, url, now), bytes + #url
+    end
+    local has_room, given = count_waiting(tag, queue_id) < WAITING_MAX, 0
+    if has_room then has_room, given = make_room(tag, account_id, endpoint_id, bytes, giving_way_max) end
+    giving_way_max = giving_way_max - given
+    if has_room then
+      if not is_kept then call("HSET", event, "event", text) end
+      is_kept = true
+      count_bytes(tag, account_id, bytes)
       if endpoint_id == callback then call("HSET", event, "url", queue_id .. " " .. url) end
       write_delivery(event, endpoint_id, new_delivery(now))
       call("ZADD", name_in(tag, "deliveries", endpoint_id), int(now), id)
       call("ZADD", tag .. ":webhooks-clean", "NX", int(now), endpoint_id)
       queue_delivery(tag, queue_id, id, now, call("HGET", name_in(tag, "webhook", queue_id), "is_slow") == "1")
+    else
+      drop_delivery(tag, endpoint_id, now)
     end
   end
   return is_kept and id or nil

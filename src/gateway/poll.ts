@@ -1,7 +1,7 @@
+import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/answers.ts";
 import { dropOldest } from "../domain/bounded.ts";
 import { type ApiAnswer, refusal, retrySeconds, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
-import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
 import { nextPollMs } from "../scripts/holds.ts";
 import type { KnownTask } from "../scripts/tasks.ts";
 import type { Observed } from "../settlement/store.ts";

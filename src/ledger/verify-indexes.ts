@@ -1,11 +1,11 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { LIMITS } from "../domain/limits.ts";
 import { isLater } from "../records/ledger-entries.ts";
-import { metadataDigests } from "../records/metadata-index.ts";
 import { accountNames, keyNames, partitionNames } from "../records/names.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import {
   lowerCase,
+  metadataDigests,
   type Placed,
   placesOfAccount,
   placesOfKey,

@@ -180,7 +180,7 @@ function argsOf(call: BindCall, claimed: string): Argument[] {
   return [...fixed, ...made, fingerprint, IDEMPOTENCY_MS, digest, admittedAtMs ?? ""];
 }
 
-/** In the form of records/requests.ts: the part of a request's text that is known before BIND. */
+/** In the form of records/records.ts: the part of a request's text that is known before BIND. */
 export const fixedText = ({ maxAgeMs, upstream }: { maxAgeMs: number; upstream: string }): string =>
   `max_age_ms=${Math.round(maxAgeMs)} upstream=${upstream}`;
 

@@ -1,10 +1,11 @@
+import type { Observation } from "../domain/answers.ts";
 import type { Tiers } from "../domain/limits.ts";
-import type { Observation } from "../domain/task-states.ts";
 import { type Actor, actorText } from "../records/actor.ts";
-import { type DueList, dueFrom } from "../records/due-times.ts";
 import {
   accountNames,
   archiveNames,
+  type DueList,
+  dueFrom,
   type KeyRef,
   keyRef,
   partitionNames,

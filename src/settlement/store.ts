@@ -1,5 +1,5 @@
+import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/answers.ts";
 import type { Tiers } from "../domain/limits.ts";
-import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/task-states.ts";
 import { createTaskIds } from "../durability/claims.ts";
 import { indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";

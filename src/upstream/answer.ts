@@ -1,5 +1,5 @@
+import { TASK_ID } from "../domain/answers.ts";
 import { isObject } from "../domain/json.ts";
-import { TASK_ID } from "../domain/task-states.ts";
 
 // The upstream's answers, and what the log says of them. What they mean is the adapter's. Decision 0003.
 

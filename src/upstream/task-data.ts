@@ -1,6 +1,5 @@
-import { TASK } from "../domain/answers.ts";
+import { TASK, TASK_ID, type TaskStatus } from "../domain/answers.ts";
 import { parseObject } from "../domain/json.ts";
-import { TASK_ID, type TaskStatus } from "../domain/task-states.ts";
 import { SMALL_ANSWER_BYTES } from "./large-answers.ts";
 
 // How the upstream describes a task, in the API's words and forms, whatever adapter has read it.

@@ -15,8 +15,10 @@ import {
   Dialect,
   ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
+  readRejection,
   responseOf,
   returned,
+  type UpstreamRejection,
 } from "./dialect.ts";
 import {
   ACCEPT_JSON,
@@ -29,7 +31,6 @@ import {
 } from "./json-client.ts";
 import { SpacedWork } from "./large-answers.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
-import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 

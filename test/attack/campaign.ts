@@ -19,7 +19,7 @@ interface Chosen {
   seed: number;
   attacks: readonly Attack[];
   controls: readonly Control[];
-  /** Whether these attacks replace theirs on the page, and leave the rest of it. */
+  /** Whether these attacks and seeded bugs replace theirs on the page, and leave the rest of it. */
   isRecorded: boolean;
 }
 
@@ -83,7 +83,10 @@ async function main(): Promise<void> {
     const load = [loadBefore, loadavg()[0]!] as const;
     await writeFile(PAGE, page(all, caught, { ...(await surroundings(folder)), seed, load, minutes }));
   } else if (isRecorded) {
-    await writeFile(PAGE, withRecorded(await readFile(PAGE, "utf8"), all, { seed, commit: commit() }));
+    await writeFile(
+      PAGE,
+      withRecorded(await readFile(PAGE, "utf8"), all, caught, { seed, commit: commit() }),
+    );
   }
   await rm(folder, { recursive: true, force: true });
   const unmet = [...unmetLines(all), ...caught.filter(({ met }) => !met).map(caughtLine)];

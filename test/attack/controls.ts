@@ -181,6 +181,55 @@ export const CONTROLS: readonly Control[] = [
     caughtBy: "one request is asked for rarely, however often it is called back about",
   },
   {
+    name: "bodies of guessed callbacks read first",
+    attack: "callbacks",
+    patches: [
+      {
+        file: "src/gateway/callbacks.ts",
+        from: "const target = callbacks?.addresses(config).read(token);",
+        to: `await readBody(gateway, exchange, head, config.server.bodyTimeoutMs);
+  const target = callbacks?.addresses(config).read(token);`,
+      },
+    ],
+    caughtBy: "slow and huge bodies are refused before they are read",
+  },
+  {
+    name: "a guessed callback that takes the process 5 ms",
+    attack: "callbacks",
+    patches: [
+      {
+        file: "src/gateway/callbacks.ts",
+        from: "const given = Buffer.from(mac);",
+        to: `const given = Buffer.from(mac);
+      for (const untilMs = performance.now() + 5; performance.now() < untilMs; );`,
+      },
+    ],
+    caughtBy: "honest p99 at most 150 ms",
+  },
+  {
+    name: "endpoints that hang take all places",
+    attack: "bad-endpoints",
+    patches: [
+      {
+        file: "lua/lease-deliveries.lua",
+        from: "(endpoint.is_known and tonumber(per_endpoint) or 1) - call",
+        to: "1000 - call",
+      },
+      {
+        file: "lua/settle-delivery.lua",
+        from: 'result ~= "delivered" or tonumber(took_ms) > tonumber(slow_ms)',
+        to: "false",
+      },
+      {
+        file: "src/webhooks/delivery-worker.ts",
+        from: "if (overtime.size >= this.#options.settings().inFlight) return;",
+        to: "if (overtime.size >= 0) return;",
+      },
+    ],
+    caughtBy: "another account's messages take at most 2000 ms",
+    scale: 1,
+  },
+  {
     name: "answers of endpoints read to their end",
     attack: "bad-endpoints",
     patches: [

@@ -95,9 +95,9 @@ test("a script is sent with each function that it uses once, behind those that i
   const source = scriptSource(SCRIPTS.find(({ name }) => name === "observe")!);
   const names = [
     "store_now date_of month_of int by_of write_audit task_score add_event int name_in",
-    "callback_of split_address write_delivery new_delivery bring_forward count_bytes",
+    "callback_of split_address delivery_of write_delivery new_delivery bring_forward count_bytes lacks_room answer_bytes",
     "queue_delivery count_waiting forget_queue queue_of_address drop_delivery",
-    "unqueue_delivery remove_delivery endpoints_for is_crowded add_event money_words",
+    "unqueue_delivery remove_delivery endpoints_for make_room add_event money_words",
     "write_money has_extras stamp_at read_window read_counters change_counters terms_text",
     "read_terms tier_limits common_terms read_key refuses read_shared read_shared_use",
     "alert_credits post read_spent add_spent is_refunded post_refund tier_of reply_with reply",
@@ -111,9 +111,9 @@ test("a script is sent with each function that it uses once, behind those that i
 test("what only a function that is seldom called needs is made in its call", () => {
   for (const name of ["bind", "observe"]) {
     const source = scriptSource(SCRIPTS.find((script) => script.name === name)!);
-    expect(source.match(/^ *local function (?:is_crowded|add_event)\b/gm)).toEqual([
+    expect(source.match(/^ *local function (?:make_room|add_event)\b/gm)).toEqual([
       "local function add_event",
-      "  local function is_crowded",
+      "  local function make_room",
       "  local function add_event",
     ]);
   }

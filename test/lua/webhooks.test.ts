@@ -110,10 +110,10 @@ const lease = async (firstMax?: number, retryMax?: number): Promise<LeasedDelive
 const settle = async (
   delivery: LeasedDelivery,
   result: "delivered" | "failed" | "gone",
-  more: { retryMs?: number; tookMs?: number } = {},
+  more: { retryMs?: number; tookMs?: number; answer?: string } = {},
 ) =>
   run(settleDelivery, {
-    ...{ delivery, result, retryMs: more.retryMs, status: 200, answer: "text of the answer" },
+    ...{ delivery, result, retryMs: more.retryMs, status: 200, answer: more.answer ?? "text of the answer" },
     ...{ tookMs: more.tookMs ?? 5, perEndpoint: PER_ENDPOINT, disableMs: DISABLE_MS },
   });
 const outcomeOf = async (...call: Parameters<typeof settle>) => (await settle(...call)).outcome;
@@ -343,6 +343,8 @@ guarantee(
   async () => {
     const key = await stage.givenKey();
     const endpointId = await givenEndpoint(key);
+    const ended = eventOf(await finishTask(key));
+    for (const one of await lease()) await settle(one, "delivered");
     const { firstTries, retries } = endpointNames(stage.partition, endpointId);
     const filler = (from: number) => times(5000, (at) => [stage.clock.nowMs, `evt_${from + at}`]).flat();
     await stage.redis.zadd(firstTries, ...filler(0));
@@ -354,6 +356,7 @@ guarantee(
       dropped_at: String(stage.clock.nowMs),
     });
     expect(await totals()).toMatchObject({ " dropped": "1" });
+    expect((await queue(key, endpointId, ended)).outcome).toBe("full");
     await stage.redis.zrem(firstTries, "evt_0");
     const next = await finishTask(key);
     expect(await stage.redis.exists(eventName(stage.partition, eventOf(next)))).toBe(1);
@@ -382,6 +385,82 @@ for (const [what, mebibytes, field] of [
     await finishTask(key);
     expect(await endpointRecord(endpointId)).toMatchObject({ dropped: "1" });
   });
+
+// Guarantee: history denies nobody a message.
+for (const [what, mebibytes, field] of [
+  ["an account", 4, (key: KeyRef) => key.accountId],
+  ["a partition", 8, () => " bytes"],
+] as const)
+  guarantee(`where events of ${what} take more than half, twenty that have ended are kept`, async () => {
+    const key = await stage.givenKey();
+    const endpointId = await givenEndpoint(key);
+    const { finished } = endpointNames(stage.partition, endpointId);
+    const end = async () => {
+      const task = await finishTask(key);
+      for (const one of await lease()) await settle(one, "failed");
+      stage.clock.nowMs += 1;
+      return stage.redis.exists(eventName(stage.partition, eventOf(task)));
+    };
+    await end();
+    await stage.redis.zadd(finished, ...times(21, (at) => [1, `evt_${at}`]).flat());
+    await stage.redis.hset(webhookNames(stage.partition).totals, field(key), mebibytes * 1024 * 1024 - 500);
+    expect([await end(), await stage.redis.zcard(finished)]).toEqual([1, 21]);
+    expect([await end(), await stage.redis.zcard(finished)]).toEqual([1, 20]);
+    expect([await end(), await stage.redis.zcard(finished)]).toEqual([1, 20]);
+    await stage.redis.hset(webhookNames(stage.partition).totals, field(key), 0);
+    expect([await end(), await stage.redis.zcard(finished)]).toEqual([1, 21]);
+  });
+
+guarantee("long answers count; without room for one only its beginning is kept", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const eventId = eventOf(await finishTask(key));
+  const bytes = async () => Number((await totals())[" bytes"]);
+  const bare = await bytes();
+  const fail = async (answer: string) => {
+    const [one] = await lease();
+    await settle(one!, "failed", { retryMs: 0, answer });
+    return (await delivery(endpointId, eventId)).answer;
+  };
+  expect(await fail("é".repeat(500))).toBe("é".repeat(500));
+  expect(await bytes()).toBe(bare + 900);
+  expect((await totals())[key.accountId]).toBe(String(bare + 900));
+  for (const [field, mebibytes] of [
+    [key.accountId, 8],
+    [" bytes", 16],
+  ] as const) {
+    await stage.redis.hset(webhookNames(stage.partition).totals, field, mebibytes * 1024 * 1024);
+    const answer = await fail(`x${"é".repeat(501)}`);
+    expect(answer).toBe(`x${"é".repeat(49)}`);
+    expect(await stage.redis.hget(webhookNames(stage.partition).totals, field)).toBe(
+      String(mebibytes * 1024 * 1024 - (field === key.accountId ? 900 : 0)),
+    );
+  }
+});
+
+// Guarantee: the bounds hold for what Redis uses.
+guarantee(
+  "what events, deliveries, addresses and answers take is counted, about as Redis has it",
+  async () => {
+    const key = await stage.givenKey({ max_concurrent: 100, credits: 1000 });
+    const ids = [await givenEndpoint(key), await givenEndpoint(key)];
+    const data = JSON.stringify("x".repeat(300));
+    for (const id of ids)
+      for (const at of times(150, (nth) => nth))
+        await queue(key, id, `test_${String(at).padStart(20, "0")}`, { type: "webhook.test", data });
+    for (const at of times(10, (nth) => nth))
+      await finishCalledTask(key, `https://host-${at}.example/${"a".repeat(10_000)}`);
+    for (const one of await lease()) await settle(one, "failed", { retryMs: 0, answer: "é".repeat(1000) });
+    const names = Object.keys(await stage.everything()).filter((name) =>
+      /:(event|deliveries|first-tries|retries|finished-deliveries):/.test(name),
+    );
+    const used = await Promise.all(names.map((name) => stage.redis.memory("USAGE", name, "SAMPLES", 0)));
+    const share =
+      Number((await totals())[" bytes"]) / used.reduce((sum: number, bytes) => sum + Number(bytes), 0);
+    expect(share).toBeGreaterThan(0.9);
+    expect(share).toBeLessThan(1.3);
+  },
+);
 
 guarantee(
   "410 disables an endpoint: the audit names the system, what waits stays, and goes once it is enabled",

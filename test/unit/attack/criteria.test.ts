@@ -102,6 +102,15 @@ test("honest requests that were as late without the attack are not held against 
   ]);
 });
 
+test("a machine on which the honest customer waits long without an attack excuses nothing beyond a bound", () => {
+  const baseline = [...rest, sample({ tookMs: 2000 }), sample({ tookMs: 2000 })];
+  const during = (tookMs: number) => [...rest, sample({ tookMs }), sample({ tookMs: 2000 })];
+  expect(unmet({ baseline, during: during(300) })).toEqual([]);
+  expect(unmet({ baseline, during: during(301) })).toEqual([
+    "honest p99 at most 150 ms: 301 ms of 100 requests, 2000 ms alone",
+  ]);
+});
+
 test("an attack without an honest request proves nothing", () => {
   expect(unmet({ during: [] })).toHaveLength(2);
 });
@@ -140,11 +149,27 @@ test("attacks that ran alone replace theirs on the page or come after the others
   const first = [measured({ name: "one", title: "first run" }), measured({ name: "two", title: "stays" })];
   const before = page(first, [], { ...circumstances, load: [0, 0] });
   const again = [measured({ name: "one", title: "again" }), measured({ name: "three", title: "new" })];
-  const after = withRecorded(before, again, { seed: 7, commit: "def" });
+  const after = withRecorded(before, again, [], { seed: 7, commit: "def" });
   expect(after.match(/^## .*$/gm)).toEqual(["## Seeded bugs", "## one", "## two", "## three"]);
   expect(after.match(/^\| \[\w+\]/gm)).toEqual(["| [one]", "| [two]", "| [three]"]);
   expect(after).not.toContain("First run");
   for (const kept of ["Again. Run alone: seed 7, commit def.", "Stays.", "| seed | 1 |"])
     expect(after).toContain(kept);
-  expect(withRecorded(after, [], { seed: 7, commit: "def" })).toBe(after);
+  expect(withRecorded(after, [], [], { seed: 7, commit: "def" })).toBe(after);
+});
+
+test("seeded bugs that ran alone replace theirs on the page or come after the others", () => {
+  const circumstances = { seed: 1, commit: "abc", node: "", redis: "", machine: "", minutes: 1 };
+  const bug = { attack: "some-attack", met: true, figure: "2 answered" };
+  const before = page([measured()], [{ ...bug, name: "first" }], { ...circumstances, load: [0, 0] });
+  const caught = [
+    { ...bug, name: "first", met: false },
+    { ...bug, name: "second" },
+  ];
+  const after = withRecorded(before, [], caught, { seed: 7, commit: "def" });
+  expect(after.match(/^\| (first|second) .*$/gm)).toEqual([
+    "| first | [some-attack](#some-attack) | **not caught** | 2 answered |",
+    "| second | [some-attack](#some-attack) | caught | 2 answered |",
+  ]);
+  expect(withRecorded(after, [], [], { seed: 7, commit: "def" })).toBe(after);
 });

@@ -1,11 +1,11 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
+import { TASK_ID } from "../../../src/domain/answers.ts";
 import { validateGeneration } from "../../../src/domain/generation-body.ts";
 import { parseJson, parseObject } from "../../../src/domain/json.ts";
 import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/limits.ts";
 import { nearest } from "../../../src/domain/problems.ts";
-import { TASK_ID } from "../../../src/domain/task-states.ts";
 import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.ts";
 import { clientAddress } from "../../../src/gateway/address.ts";
 import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
@@ -17,7 +17,7 @@ import {
   readHead,
 } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/request-lifecycle.ts";
-import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
+import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace.ts";
 import { withoutSecret } from "../../../src/upstream/answer.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
 import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";

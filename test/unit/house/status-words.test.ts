@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { TASK_STATUSES } from "../../../src/domain/task-states.ts";
+import { TASK_STATUSES } from "../../../src/domain/answers.ts";
 import { STATUS_WORDS } from "../../../src/upstream/task-data.ts";
 
 test("docs/configuration.md lists the words for task states that are known", () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { TASK_ID } from "../../../src/domain/task-states.ts";
+import { TASK_ID } from "../../../src/domain/answers.ts";
 import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";
 
 test.each(["task-1", "a.b~c_D", "x".repeat(200), "...", "~e"])("%s goes on as it is", (id) => {
