@@ -236,24 +236,28 @@ async function givenWrong(): Promise<string[]> {
   await redis.sadd(keyNames(deep.partition, deep.keyId(1)).slots, ...times(400, (at) => `nobody-${at}`));
   return [wide.accountId, deep.accountId];
 }
-let wrong: Promise<string[]> | undefined;
+const found = (client: Redis, accountIds: readonly string[]) =>
+  verifyLedger(oneNode(client), { accountIds }).then(
+    ({ violations }) => violations.map(({ request_id, message }) => `${request_id} ${message}`).sort(),
+    (error: Error) => error.message,
+  );
+async function findWrong() {
+  const accountIds = await givenWrong();
+  const right = await found(redis, accountIds);
+  expect(right).toHaveLength(650);
+  return { accountIds, right };
+}
+let wrong: ReturnType<typeof findWrong> | undefined;
 
 // Each slice of these is read, and none is longer than it should be.
 test.each(SLICE_MUTANTS)("$what: the check does not find what it finds else", TIMEOUT, async (mutant) => {
-  wrong ??= givenWrong();
-  const accountIds = await wrong;
+  wrong ??= findWrong();
+  const { accountIds, right } = await wrong;
   const folder = await plant(mutant);
   const reader = new Redis(server.url);
   holdToBounds(reader, undefined, folder);
-  const found = (client: Redis) =>
-    verifyLedger(oneNode(client), { accountIds }).then(
-      ({ violations }) => violations.map(({ request_id, message }) => `${request_id} ${message}`).sort(),
-      (error: Error) => error.message,
-    );
   try {
-    const right = await found(redis);
-    expect(right).toHaveLength(650);
-    expect(await found(reader)).not.toEqual(right);
+    expect(await found(reader, accountIds)).not.toEqual(right);
   } finally {
     reader.disconnect();
     await rm(folder, { recursive: true });
