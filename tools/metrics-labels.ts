@@ -1,6 +1,6 @@
 import { ROUTES } from "../src/admin/api/routes.ts";
 import { CHECK_NAMES } from "../src/checks/check.ts";
-import { CERTIFICATE_SETTINGS } from "../src/config/certificates.ts";
+import { CERTIFICATE_SETTINGS } from "../src/config/tls.ts";
 import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { GATE_REFUSALS } from "../src/domain/fair-gate.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
@@ -11,9 +11,9 @@ import type { Admission } from "../src/scripts/holds.ts";
 import { AGES, OPEN_STATES } from "../src/scripts/surveys.ts";
 import type { Observed } from "../src/settlement/store.ts";
 import { OVERLOADS, SIGN_IN_REFUSALS } from "../src/telemetry/metrics/requests.ts";
-import { SETTLEMENTS } from "../src/telemetry/metrics/settlement.ts";
 import { ARCHIVED_KINDS, KEPT_IN, REPLAY_OUTCOMES, STORE_FAILURES } from "../src/telemetry/metrics/store.ts";
 import { CALLBACK_REFUSALS, CALLBACK_RESULTS, DELIVERY_OUTCOMES } from "../src/telemetry/metrics/webhooks.ts";
+import { SETTLEMENTS } from "../src/telemetry/metrics.ts";
 import { ADAPTER_FUNCTIONS } from "../src/upstream/dialect.ts";
 import type { PollOutcome } from "../src/upstream/poll-request.ts";
 import type { UploadOutcome } from "../src/upstream/upload-stream.ts";

@@ -2,9 +2,8 @@ import type { Redis } from "ioredis";
 import { type AccountQuery, listAccounts } from "../../src/operations/accounts/account-lists.ts";
 import { ACCOUNT_SORTS, isDescending } from "../../src/operations/accounts/account-ranks.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
-import { metadataDigest } from "../../src/records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
-import { lowerCase, placesOfAccount } from "../../src/records/words.ts";
+import { lowerCase, metadataDigest, placesOfAccount } from "../../src/records/words.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { LIMIT, type ListPage, PARTITIONS } from "./measure.ts";
 

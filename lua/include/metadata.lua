@@ -2,7 +2,7 @@
 -- An index of metadata, by which operators find accounts: `metadata` of a partition (zset: digest of a name and its value, a space,
 -- account id; all scores 0). Texts, numbers and booleans have a place in it; names with other characters than these have none, nor
 -- texts with half of a surrogate pair, which no query names.
--- src/records/metadata-index.ts makes the same digests.
+-- src/records/words.ts makes the same digests.
 local NAME = '^"[%w_.-]+"$'
 
 -- Texts, numbers and booleans of metadata. Of any other type than a text it has none.

@@ -1,6 +1,6 @@
 --@include numbers
 -- The record of a request is one text: its state and what ADMIT fixes, with a space between, then ` name=value` for each further
--- field. As a hash it costs Redis three times as much (decision 0004). src/records/requests.ts reads and writes it, too;
+-- field. As a hash it costs Redis three times as much (decision 0004). src/records/records.ts reads and writes it, too;
 -- src/records/records.ts says what the parts and fields are. What is not known is empty.
 -- `rest` is what follows the retention (ms). One `..`: Redis hashes each text that is made, byte by byte.
 local function request_text(state, account_id, key_id, endpoint, price, retention_ms, rest)

@@ -1,25 +1,25 @@
+import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { archiveLookUps, lazyArchive } from "../archive/archived-reads.ts";
 import type { Check } from "../checks/check.ts";
-import { gatewayChecks } from "../checks/gateway-checks.ts";
-import { createHealthWatch } from "../checks/health-watch.ts";
+import { createHealthWatch, gatewayChecks } from "../checks/gateway-checks.ts";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
 import { createOperatorSession } from "../operations/access/operator-session.ts";
 import type { TierCounts } from "../operations/keys/tier-counts.ts";
+import { type GatewayReport, removeReports, writeReport } from "../operations/store/gateway-reports.ts";
 import { countOpen } from "../operations/store/operator-views.ts";
 import { createSurveys } from "../operations/store/survey.ts";
 import { META } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
+import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createAdminApi } from "./api/serve.ts";
-import type { GatewayState } from "./api/services.ts";
-import { requireWebhooks } from "./api/services.ts";
+import { type GatewayState, requireWebhooks } from "./api/services.ts";
 import { createConsole } from "./console/console.ts";
-import { createGatewayReporter } from "./gateway-reporter.ts";
 import type { MetricsReading } from "./health.ts";
 import { createLive } from "./live-figures.ts";
 import { createRefusalLog } from "./refusal-log.ts";
@@ -164,3 +164,58 @@ const primariesOf = (connection: Connection): GatewayState["primaries"] =>
   connection
     .primaries()
     .flatMap(({ name, breaker }) => (name === undefined ? [] : [{ name, usable: !breaker.isOpen }]));
+
+const REPORT_EVERY_MS = 5000;
+/** Every so many reports, those of gateways that ended without a word are removed. */
+const REMOVE_EVERY = 12;
+
+type Figures = Pick<
+  GatewayReport,
+  "requestsPerSecond" | "refusedPerSecond" | "failedPerSecond" | "inFlight" | "settlementsWaiting"
+>;
+
+/** Writes this gateway's report to the store every 5 s, so that each gateway's console shows all. While the store is away nothing is written. */
+function createGatewayReporter(options: {
+  connection: Connection;
+  figures(): Figures;
+  configHash(): string;
+  /** Why the gateway is not ready, in words; undefined when it is. */
+  notReady(): string | undefined;
+  log: Logger;
+}) {
+  const { connection, log } = options;
+  const gatewayId = `gtw_${randomBytes(6).toString("hex")}`;
+  const startedAtMs = Math.round(Date.now() - process.uptime() * 1000);
+  let written = 0;
+
+  async function report(): Promise<void> {
+    if (!connection.isUsable()) return;
+    await writeReport(connection, {
+      gatewayId,
+      host: hostname(),
+      pid: process.pid,
+      startedAtMs,
+      seenAtMs: connection.nowMs(),
+      configHash: options.configHash(),
+      notReady: options.notReady(),
+      ...options.figures(),
+    });
+    if (written++ % REMOVE_EVERY === 0) await removeReports(connection);
+  }
+
+  const reports = repeated(report, {
+    pauseMs: () => REPORT_EVERY_MS,
+    failed: (error) => log.debug({ err: error }, "gateway report not written"),
+  });
+  return {
+    gatewayId,
+    report,
+    start: (): void => reports.start(0),
+    /** Removes the report: a gateway that has ended is not shown for 20 s more. */
+    async stop(): Promise<void> {
+      await reports.stop();
+      if (written > 0 && connection.isUsable())
+        await removeReports(connection, gatewayId).catch(() => undefined);
+    },
+  };
+}

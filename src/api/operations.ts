@@ -1,6 +1,6 @@
+import { TASK_ID } from "../domain/answers.ts";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../domain/limits.ts";
-import { TASK_ID } from "../domain/task-states.ts";
 import { jsonContent, reference } from "./builder.ts";
 import type { Kind } from "./errors.ts";
 import { ANSWERS, REQUESTS, USAGE_ANSWER } from "./examples.ts";

@@ -1,7 +1,6 @@
 import type { Redis } from "ioredis";
 import { accountNames, keyNames, partitionNames, requestName } from "../records/names.ts";
-import type { AccountFields, KeyFields, RequestRecord } from "../records/records.ts";
-import { requestOf } from "../records/requests.ts";
+import { type AccountFields, type KeyFields, type RequestRecord, requestOf } from "../records/records.ts";
 import { many, membersOf, pages } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { note } from "../scripts/archive.ts";

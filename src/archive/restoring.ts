@@ -1,12 +1,11 @@
 import type { ChainableCommander } from "ioredis";
 import { placeText, readPlace } from "../operations/credits/references.ts";
-import { dueFrom } from "../records/due-times.ts";
 import { detailsOf, kindOf, type LedgerEntry, packedEntry, standsFor } from "../records/ledger-entries.ts";
-import { metadataDigests } from "../records/metadata-index.ts";
 import {
   accountNames,
   claimName,
   claimText,
+  dueFrom,
   indexName,
   keyNames,
   keyRef,
@@ -19,9 +18,14 @@ import {
 } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { moneyOf } from "../records/packed-fields.ts";
-import type { AccountFields, KeyFields } from "../records/records.ts";
-import { requestText } from "../records/requests.ts";
-import { lowerCase, placesOfAccount, placesOfKey, placesOfReference } from "../records/words.ts";
+import { type AccountFields, type KeyFields, requestText } from "../records/records.ts";
+import {
+  lowerCase,
+  metadataDigests,
+  placesOfAccount,
+  placesOfKey,
+  placesOfReference,
+} from "../records/words.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";

@@ -12,11 +12,11 @@ import {
   writeSync,
 } from "node:fs";
 import path from "node:path";
-import { type CertificateValidity, certificateValidities } from "../config/certificates.ts";
 import type { Config } from "../config/config.ts";
+import { type CertificateValidity, certificateValidities } from "../config/tls.ts";
 import { DAY_MS, dayText } from "../domain/moments.ts";
+import { diskReason } from "../durability/outbox/journal.ts";
 import { FILE_BYTES_MAX } from "../durability/outbox/journal-lines.ts";
-import { diskReason } from "../durability/outbox/journal-state.ts";
 import { readRegularFile } from "../durability/process-files.ts";
 import { type Check, failed, good, warning } from "./check.ts";
 

@@ -14,7 +14,7 @@ import { eachKey, oldestKeys } from "../operations/keys/keys.ts";
 import { detailsOf, kindOf, type LedgerEntry, transactionOf } from "../records/ledger-entries.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-list.ts";
-import { ledgerRow } from "./ledger-rows.ts";
+import { ledgerRow } from "./ledger.ts";
 import { ACCOUNT, flat, listed, operationCommand, timeIn } from "./operation-command.ts";
 import { command, group } from "./options.ts";
 import { note, print } from "./output.ts";

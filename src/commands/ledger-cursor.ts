@@ -6,9 +6,11 @@ import { parseObject } from "../domain/json.ts";
 import { isRunning, SILENT_MS } from "../durability/process-files.ts";
 import { formatCursor, type LedgerCursor, parseCursor } from "../ledger/export.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { LedgerFormat } from "./ledger-rows.ts";
 
 const TOUCH_EVERY_MS = 10_000;
+
+export const LEDGER_FORMATS = ["ndjson", "csv"] as const;
+export type LedgerFormat = (typeof LEDGER_FORMATS)[number];
 
 export interface CursorState {
   cursor: LedgerCursor;

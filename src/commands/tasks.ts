@@ -1,6 +1,6 @@
 import { readingOfTask, refundOfTask, releaseOfTask } from "../admin/api/routes/tasks.ts";
 import { type FoundRequest, findTask, type ReleaseResult } from "../operations/tasks/operator-tasks.ts";
-import { ledgerRow } from "./ledger-rows.ts";
+import { ledgerRow } from "./ledger.ts";
 import { operationCommand, workCommand } from "./operation-command.ts";
 import { group } from "./options.ts";
 import { iso, listing } from "./terminal.ts";

@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { archivedStatements, archivedUsage, hasAccount, newestEntryMs } from "../archive/archived-usage.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
-import { csvLine } from "../domain/csv.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
+import { csvLine } from "../domain/operator-texts.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import { readStatement } from "../ledger/statements.ts";
 import {

@@ -1,7 +1,6 @@
 import { statSync } from "node:fs";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { certificateValidities } from "./certificates.ts";
 import { type Config, type Loaded, type Reading, readConfig } from "./config.ts";
 import {
   type Difference,
@@ -16,7 +15,7 @@ import { listInForce, writtenPrices } from "./price-lists.ts";
 import { type ConfigProblem, printed } from "./problems.ts";
 import { redactSettings } from "./redact.ts";
 import { toConfig } from "./runtime-config.ts";
-import { describeCertificate, sameMaterial } from "./tls.ts";
+import { certificateValidities, describeCertificate, sameMaterial } from "./tls.ts";
 import { type Contents, holds, watchFiles } from "./watch.ts";
 import { fromDiskAtOnce, printedName } from "./yaml-file.ts";
 

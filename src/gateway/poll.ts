@@ -1,7 +1,7 @@
+import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/answers.ts";
 import { dropOldest } from "../domain/bounded.ts";
 import { type ApiAnswer, refusal, retrySeconds, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
-import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/task-states.ts";
 import { nextPollMs } from "../scripts/holds.ts";
 import type { KnownTask } from "../scripts/tasks.ts";
 import type { Observed } from "../settlement/store.ts";
@@ -11,8 +11,7 @@ import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import { rememberGoodKey, rememberTask } from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
+import { refuseRestricted, rememberGoodKey, rememberTask } from "./key-memory.ts";
 import { isKnownUnmetered, isStoreUnavailable, passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 

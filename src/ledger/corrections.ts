@@ -13,7 +13,7 @@ import { cursorOf, positionOf } from "../records/cursors.ts";
 import { compareIds, detailsOf, kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
 import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import { requestOf } from "../records/requests.ts";
+import { requestOf } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf } from "../redis/store-facts.ts";

@@ -7,6 +7,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
+import { manyByNode } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { unlessAway } from "./account-usage.ts";
 import { type AccountPlace, entriesBack, LOOKED_AT_MAX, rolledStatement } from "./rolled-statement.ts";
@@ -43,11 +44,19 @@ export async function accountStatements(
   }
   const budget = { left: lookedAtMax };
   const partitions = await partitionsOf(nodes);
-  const statements: AccountStatement[] = [];
-  for (const accountId of accountIds) {
+  const places = accountIds.map((accountId): AccountPlace => {
     const partition = partitionOf(accountId, partitions);
-    const found = await fromRedis({ redis: nodes.of(partition), partition, accountId, budget }, month);
-    statements.push({ accountId, ...found, source: "redis", untilMs: undefined });
+    return { redis: nodes.of(partition), partition, accountId, budget };
+  });
+  const moneys = await manyByNode<string | null, AccountPlace>(
+    places,
+    ({ redis }) => redis,
+    (pipe, { partition, accountId }) => pipe.hget(accountNames(partition, accountId).account, "money"),
+  );
+  const statements: AccountStatement[] = [];
+  for (const [at, place] of places.entries()) {
+    const found = await fromRedis(place, moneys[at], month);
+    statements.push({ accountId: place.accountId, ...found, source: "redis", untilMs: undefined });
   }
   return statements;
 }
@@ -76,14 +85,17 @@ async function fromArchive(
 /** A longer history is summed from the roll-up where that has all of it. */
 const SLICES_FIRST = 3;
 
-/** Follows the account's entries back from its last one, whose balance is that of the statement. */
-async function fromRedis(place: AccountPlace, month: string): Promise<FoundInRedis> {
-  const { redis, partition, accountId } = place;
+/** Follows the account's entries back from its last one, whose balance is that of the statement. @param money of its record */
+async function fromRedis(
+  place: AccountPlace,
+  money: string | null | undefined,
+  month: string,
+): Promise<FoundInRedis> {
+  const { redis, partition } = place;
   const { first, next } = monthBounds(month);
   const period = { fromMs: dayStartMs(first), toMs: dayStartMs(next) };
   const statement = createStatement(period);
-  const { account } = accountNames(partition, accountId);
-  const { balance: stored, last_entry: last } = moneyOf(await redis.hget(account, "money"));
+  const { balance: stored, last_entry: last } = moneyOf(money);
   const newest = last ? await redis.xrange(partitionNames(partition).ledger, last, last) : [];
   // Where the last entry has left Redis, all have.
   if (!newest[0]) {

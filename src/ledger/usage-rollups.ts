@@ -49,6 +49,9 @@ class UsageRecord {
   numbers(): UsageNumbers {
     return readNumbers(this.#text, this.#numbers);
   }
+  addTo(sums: UsageNumbers): void {
+    addNumbers(this.#text, sums);
+  }
 }
 
 /** How many records an account has of these months. */
@@ -99,8 +102,7 @@ export async function usageByDay(
   await readUsage(redis, place, (record) => {
     const { day } = record;
     const sums = days.get(day) ?? { ...NO_USAGE };
-    const more = record.numbers();
-    for (const name of NAMES) sums[name] += more[name];
+    record.addTo(sums);
     days.set(day, sums);
   });
   return days;
@@ -108,15 +110,22 @@ export async function usageByDay(
 
 const wordOf = (word: string): string => (word === "-" ? "" : word);
 
-/** Whole numbers, by place. */
+/** @returns `numbers`, which are then those of the text */
 function readNumbers(text: string, numbers: UsageNumbers): UsageNumbers {
+  for (const name of NAMES) numbers[name] = 0;
+  addNumbers(text, numbers);
+  return numbers;
+}
+
+/** @param text whole numbers, by place; the last ones may be missing */
+function addNumbers(text: string, sums: UsageNumbers): void {
   let begin = 0;
   for (const name of NAMES) {
-    const end = begin === -1 ? -1 : text.indexOf(" ", begin);
-    numbers[name] = begin === -1 ? 0 : Number(text.slice(begin, end === -1 ? undefined : end));
-    begin = end === -1 ? -1 : end + 1;
+    const end = text.indexOf(" ", begin);
+    sums[name] += Number(text.slice(begin, end === -1 ? undefined : end));
+    if (end === -1) return;
+    begin = end + 1;
   }
-  return numbers;
 }
 
 /** Undefined for a day without usage, which has no row. */

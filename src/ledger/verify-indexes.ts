@@ -1,11 +1,11 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { LIMITS } from "../domain/limits.ts";
 import { isLater } from "../records/ledger-entries.ts";
-import { metadataDigests } from "../records/metadata-index.ts";
 import { accountNames, keyNames, partitionNames } from "../records/names.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import {
   lowerCase,
+  metadataDigests,
   type Placed,
   placesOfAccount,
   placesOfKey,
@@ -20,8 +20,10 @@ const ACCOUNTS_AT_ONCE = 50;
 const NAMES_AT_ONCE = 100;
 /** Half a millisecond of Redis or so, if each has all of its names. */
 const SCANS_AT_ONCE = 20;
+/** A record of a key is a command of twenty fields. */
+const RECORDS_AT_ONCE = 100;
 /** Two commands each. */
-const SUSPECTS_AT_ONCE = 100;
+const SUSPECTS_AT_ONCE = 50;
 /** An owner that changes during as many readings is left to the next run. */
 const TRIES_MAX = 5;
 
@@ -104,8 +106,11 @@ async function compareMembers(
 ): Promise<void> {
   let left: readonly Item[] = items;
   for (let tries = 0; left.length > 0 && tries < TRIES_MAX; tries++) {
-    const records = await many<OwnerRecord, Item>(redis, left, (pipe, { owner }) =>
-      readRecord(pipe, partition, owner),
+    const records = await many<OwnerRecord, Item>(
+      redis,
+      left,
+      (pipe, { owner }) => readRecord(pipe, partition, owner),
+      RECORDS_AT_ONCE,
     );
     const suspects = left.flatMap((item, at) => {
       const due = membersOfOwner(partition, item.owner, records[at]!);

@@ -1,8 +1,7 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { isLater } from "../records/ledger-entries.ts";
 import { requestName } from "../records/names.ts";
-import type { RequestRecord } from "../records/records.ts";
-import { requestOf } from "../records/requests.ts";
+import { type RequestRecord, requestOf } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
 import { answersOf, many } from "../redis/pipelines.ts";

@@ -1,5 +1,4 @@
 import { createHash, hash } from "node:crypto";
-import { DUE_LISTS, dueFrom } from "./due-times.ts";
 
 /** Where one API key lives in the store: immutable, so it may be cached for the life of the process. */
 export interface KeyRef {
@@ -67,7 +66,7 @@ export function partitionNames(partition: number): PartitionNames {
 const PARTITION_NAMES: PartitionNames[] = [];
 type PartitionNames = Readonly<ReturnType<typeof newPartitionNames>>;
 const newPartitionNames = (partition: number) => ({
-  /** Holds by when they end, tasks by when the sweeper may poll them (sorted set; records/due-times.ts). */
+  /** Holds by when they end, tasks by when the sweeper may poll them (sorted set; `dueTime`). */
   due: `${tag(partition)}:due`,
   done: `${tag(partition)}:done`,
   ledger: `${tag(partition)}:ledger`,
@@ -84,7 +83,7 @@ const newPartitionNames = (partition: number) => ({
   labels: `${tag(partition)}:labels`,
   /** Accounts that are suspended or closed (sorted set: status, account id). */
   inactive: `${tag(partition)}:inactive`,
-  /** Accounts with metadata (sorted set: digest of a name and its value, account id; records/metadata-index.ts). */
+  /** Accounts with metadata (sorted set: digest of a name and its value, account id; records/words.ts). */
   metadata: `${tag(partition)}:metadata`,
   /** Words of labels, metadata and references (sorted set: text from a word on, whose it is; records/words.ts). */
   words: `${tag(partition)}:words`,
@@ -274,4 +273,23 @@ export const claimText = (requestId: string, partition: number): string =>
 export function readClaim(text: string): { requestId: string; partition: number } {
   const [requestId = "", place = ""] = text.split(" ");
   return { requestId, partition: Number(place.slice(1)) };
+}
+
+/** The lists of a partition in which requests fall due: holds to void, tasks to poll. */
+const DUE_LISTS = ["holds", "polls"] as const;
+export type DueList = (typeof DUE_LISTS)[number];
+
+/** `due` has holds by their end and, behind them, tasks by their next poll and this (Unix ms). As in lua/include/due.lua. */
+const TASKS_FROM = 1e15;
+
+/** The score from which on `due` has the requests of a list. */
+export const dueFrom = (list: DueList): number => (list === "holds" ? 0 : TASKS_FROM);
+
+/** The first and the last score of a list, as Redis takes them. */
+export const dueRange = (list: DueList): [from: string, to: string] =>
+  list === "holds" ? ["-inf", `(${TASKS_FROM}`] : [`${TASKS_FROM}`, "+inf"];
+
+/** Of a score in `due`: the list, and when the request is due (Unix ms). */
+export function dueTime(score: number): { list: DueList; atMs: number } {
+  return score < TASKS_FROM ? { list: "holds", atMs: score } : { list: "polls", atMs: score - TASKS_FROM };
 }

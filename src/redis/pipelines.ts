@@ -98,12 +98,14 @@ export function answersOf<Answer>(results: [error: Error | null, answer: unknown
 
 /** Ids or records read at a time: about a millisecond of Redis. */
 const PAGE = 500;
+/** Members of a sorted set that one command reads: a member of a long list takes some microseconds. */
+const SCANNED = 200;
 
 /** The members of a sorted set in bounded pages, in no particular order; one may come twice. @param from a cursor of ZSCAN */
 export async function* listPages(redis: Redis, name: string, from = "0"): AsyncGenerator<string[]> {
   let cursor = from;
   do {
-    const [next, flat] = await redis.zscan(name, cursor, "COUNT", PAGE);
+    const [next, flat] = await redis.zscan(name, cursor, "COUNT", SCANNED);
     cursor = next;
     yield* pages(membersOf(flat));
   } while (cursor !== "0");

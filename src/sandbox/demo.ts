@@ -1,10 +1,11 @@
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { readFile } from "node:fs/promises";
+import { once } from "node:events";
+import { chmod, readFile, writeFile } from "node:fs/promises";
+import { type IncomingMessage, request as requestHttp } from "node:http";
+import { request as requestHttps } from "node:https";
 import { promisify } from "node:util";
-import { answeringAt } from "./gateway-url.ts";
 import { TINY_PNG } from "./generator/media.ts";
-import { writePrivately } from "./start-env.ts";
 
 const run = promisify(execFile);
 
@@ -100,4 +101,87 @@ ${curl} -i ${api}/credits" -H "Authorization: Bearer sk_wrong"; echo
 ${generate("A paper boat", '-H "Authorization: Bearer $EMPTY_KEY"')}; echo
 ${isSandbox ? failures : ""}
 Demo key (account "demo", ${DEMO.credits} credits at first): ${key}`;
+}
+
+export const VARIABLES = [
+  "TOLLGATE_CONFIG",
+  "HOST",
+  "PORT",
+  "ADMIN_HOST",
+  "ADMIN_PORT",
+  "ADMIN_HOSTS",
+  "ADMIN_TOKEN",
+  "REDIS_URL",
+  "UPSTREAM_URL",
+  "UPSTREAM_ADAPTER",
+  "UPSTREAM_API_KEY",
+  "UPSTREAM_PREVIOUS_URL",
+  "UPSTREAM_PREVIOUS_API_KEY",
+  "FALLBACK_STRATEGY",
+  "JOURNAL",
+  "LOG_LEVEL",
+  "ARCHIVE_URL",
+  "WEBHOOK_SECRET_KEY",
+  "WEBHOOK_SECRET_KEY_PREVIOUS",
+  "NODE_EXTRA_CA_CERTS",
+] as const;
+
+/** For the shell's `.`. Unused variables are unset, so that a command never uses another store. */
+export async function writeStartEnv(file: string, env: NodeJS.ProcessEnv): Promise<void> {
+  const lines = VARIABLES.map((name) => {
+    const value = env[name];
+    return value ? `export ${name}='${value.replaceAll("'", "'\\''")}'\n` : `unset ${name}\n`;
+  });
+  await writePrivately(file, lines.join(""));
+}
+
+/** Readable by the owner alone. */
+export async function writePrivately(file: string, text: string): Promise<void> {
+  await writeFile(file, text, { mode: 0o600 });
+  // The mode above counts for new files only.
+  await chmod(file, 0o600);
+}
+
+const ANSWER_TIMEOUT_MS = 2_000;
+
+interface Answering {
+  url: string;
+  status: number | undefined;
+  why: string;
+}
+
+export async function answeringAt(
+  place: string,
+  path: string,
+  headers: Record<string, string> = {},
+): Promise<Answering> {
+  const plain = await statusOf(`http://${place}`, path, headers);
+  if (plain.status !== undefined || plain.why === "ECONNREFUSED") return plain;
+  const secure = await statusOf(`https://${place}`, path, headers);
+  // With server.tls.client_ca the handshake ends with an alert.
+  const wantsCertificate =
+    secure.why.includes("CERTIFICATE_REQUIRED") || secure.why.includes("HANDSHAKE_FAILURE");
+  if (wantsCertificate)
+    throw new Error(`${place} asks for a client certificate: start without client_ca here.`);
+  return secure.status === undefined ? plain : secure;
+}
+
+async function statusOf(url: string, path: string, headers: Record<string, string>): Promise<Answering> {
+  try {
+    return { url, status: await getUnverified(url + path, headers), why: "" };
+  } catch (error) {
+    return { url, status: undefined, why: (error as NodeJS.ErrnoException).code ?? (error as Error).message };
+  }
+}
+
+/** The certificate is for another name. */
+async function getUnverified(url: string, headers: Record<string, string>): Promise<number> {
+  const options = { headers, agent: false, signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) } as const;
+  const sent = url.startsWith("https:")
+    ? requestHttps(url, { ...options, rejectUnauthorized: false })
+    : requestHttp(url, options);
+  sent.end();
+  const [answer] = (await once(sent, "response")) as [IncomingMessage];
+  sent.on("error", () => undefined).destroy();
+  return answer.statusCode!;
 }

@@ -7,14 +7,22 @@ import { setTimeout as delay } from "node:timers/promises";
 import { refusedArguments } from "../domain/operator-texts.ts";
 import { parseServerAddress, type RedisHost } from "../domain/redis-address.ts";
 import { type GuardedChild, startChild } from "./child.ts";
-import { barredText, DEMO, demoKey, demoText, EMPTY, OWN_REQUEST_ID } from "./demo.ts";
-import { answeringAt } from "./gateway-url.ts";
+import {
+  answeringAt,
+  barredText,
+  DEMO,
+  demoKey,
+  demoText,
+  EMPTY,
+  OWN_REQUEST_ID,
+  writePrivately,
+  writeStartEnv,
+} from "./demo.ts";
 import { behaviourFromEnv } from "./generator/behaviour.ts";
 import { DIALECTS, isDialectName } from "./generator/generator-dialect.ts";
 import { reachableHost, startGenerator } from "./generator/server.ts";
 import { printReadably } from "./readable-lines.ts";
 import { freePort, portIfFree, startRedis, TOLLGATE_DIR } from "./redis.ts";
-import { writePrivately, writeStartEnv } from "./start-env.ts";
 
 const ROOT = resolve(import.meta.dirname, "../..");
 const CLI = join(ROOT, "src/cli.ts");

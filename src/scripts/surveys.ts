@@ -1,5 +1,13 @@
-import { type DueList, dueFrom, dueRange } from "../records/due-times.ts";
-import { accountNames, keyNames, partitionNames, refusalsName, requestName } from "../records/names.ts";
+import {
+  accountNames,
+  type DueList,
+  dueFrom,
+  dueRange,
+  keyNames,
+  partitionNames,
+  refusalsName,
+  requestName,
+} from "../records/names.ts";
 import type { Script } from "./script-definition.ts";
 
 // Counts of a partition: what is open, what is held, what was refused.

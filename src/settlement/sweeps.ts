@@ -1,7 +1,6 @@
 import { createTaskIds, withoutClaim } from "../durability/claims.ts";
-import type { DueList } from "../records/due-times.ts";
-import { keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
-import { requestOf } from "../records/requests.ts";
+import { type DueList, keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
+import { requestOf } from "../records/records.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
 import { type Voided, voidHold } from "../scripts/holds.ts";

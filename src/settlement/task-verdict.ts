@@ -1,4 +1,4 @@
-import { failedTaskJson, isFinal, type Observation, type TaskStatus } from "../domain/task-states.ts";
+import { failedTaskJson, isFinal, type Observation, type TaskStatus } from "../domain/answers.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
 
 /** At this many times its maximum age a task ends even if the upstream has never answered about it. */

@@ -26,8 +26,15 @@ import {
   TracerProvider,
 } from "@opentelemetry/sdk-trace";
 import type { Logger } from "./log.ts";
-import { type AnsweredRequest, type RequestSpans, stateLines, type Tracing } from "./trace.ts";
-import { parseTraceParent, type TraceParent, traceParentText } from "./trace-context.ts";
+import {
+  type AnsweredRequest,
+  parseTraceParent,
+  type RequestSpans,
+  stateLines,
+  type TraceParent,
+  type Tracing,
+  traceParentText,
+} from "./trace.ts";
 
 const BATCH_MAX = 512;
 const BATCH_EVERY_MS = 2000;

@@ -1,7 +1,6 @@
 import { dropOldest } from "../domain/bounded.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { AdapterChoice } from "./dialect.ts";
-import type { GatewayIdentity } from "./gateway-headers.ts";
+import type { AdapterChoice, GatewayIdentity } from "./dialect.ts";
 import type { PollOutcome } from "./poll-request.ts";
 import { type RouteSettings, routeOf, type TaskRoute, upstreamTag } from "./task-route.ts";
 import { createUpstream, type Upstream, type UpstreamOptions } from "./upstream.ts";

@@ -3,11 +3,9 @@ import type { Agent, ClientRequest, IncomingMessage, ServerResponse } from "node
 import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
-import type { ImageType } from "../domain/images.ts";
 import { type Answer, withoutSecret } from "./answer.ts";
-import type { CheckedForm } from "./dialect.ts";
-import { gatewayHeaders } from "./gateway-headers.ts";
-import type { FileSink } from "./upload-form.ts";
+import { type CheckedForm, gatewayHeaders } from "./dialect.ts";
+import type { FileSink, ImageType } from "./upload-form.ts";
 
 export const ANSWER_BYTES_MAX = 65_536;
 

@@ -1,7 +1,7 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { archiveReason } from "../../src/archive/archive-reasons.ts";
 import { detachArchive } from "../../src/archive/archive-record.ts";
-import { createArchiveWork } from "../../src/archive/archive-work.ts";
+import { createArchiveWork } from "../../src/archive/copier.ts";
 import { MIGRATION_LOCK, STEPS } from "../../src/archive/migrations.ts";
 import { GatewayError } from "../../src/domain/errors.ts";
 import { archiveNames, META } from "../../src/records/names.ts";

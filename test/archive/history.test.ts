@@ -9,10 +9,8 @@ import {
   transactionOfReference,
 } from "../../src/operations/credits/transactions.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { listTasks } from "../../src/operations/tasks/task-lists.ts";
-import type { TaskView } from "../../src/operations/tasks/task-view.ts";
-import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
-import { kindOf, transactionId } from "../../src/records/ledger-entries.ts";
+import { listTasks, type TaskView } from "../../src/operations/tasks/task-lists.ts";
+import { kindOf, type LedgerEntry, transactionId } from "../../src/records/ledger-entries.ts";
 import { partitionOf, requestName } from "../../src/records/names.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";

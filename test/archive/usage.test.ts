@@ -3,7 +3,7 @@ import { openArchiveReads } from "../../src/archive/reads.ts";
 import { emptyStatement } from "../../src/ledger/statement-sums.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
-import { requestText } from "../../src/records/requests.ts";
+import { requestText } from "../../src/records/records.ts";
 import { accountIn, changeMoney } from "../support/account-money.ts";
 import { refusal, runHere } from "../support/cli.ts";
 import { closingOf } from "../support/statements.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
-import { verifyArchiveBeside } from "../../src/jobs/verify-beside.ts";
+import { verifyArchiveBeside } from "../../src/jobs/background-work.ts";
 import { changeKey } from "../../src/operations/keys/change-key.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";

@@ -1,7 +1,6 @@
 import type { Redis } from "ioredis";
-import { dueRange } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
-import { partitionNames } from "../../src/records/names.ts";
+import { dueRange, partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../../src/sandbox/generator/request-log.ts";
 
 /** What was made, and what was paid for it, all keys of a run together. */

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { requestText } from "../../src/records/requests.ts";
+import { requestText } from "../../src/records/records.ts";
 import type { ClientEvent, LinkEvent, StoreEntry, UpstreamEvent } from "../fault/history.ts";
 import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
 import type { OperatorEvent } from "./operators.ts";

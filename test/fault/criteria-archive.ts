@@ -1,5 +1,5 @@
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
-import { requestOf } from "../../src/records/requests.ts";
+import { requestOf } from "../../src/records/records.ts";
 import type { Rule } from "./checker.ts";
 import type { Finding } from "./criteria-money.ts";
 import type { ArchiveFacts, StoreEntry } from "./history.ts";

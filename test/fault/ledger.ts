@@ -1,7 +1,6 @@
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { accountOf, unpacked } from "../../src/records/packed-fields.ts";
-import type { RequestRecord as StoredRecord } from "../../src/records/records.ts";
-import { requestOf } from "../../src/records/requests.ts";
+import { requestOf, type RequestRecord as StoredRecord } from "../../src/records/records.ts";
 import type { AccountFacts, ClientEvent, FaultEvent, History, UpstreamEvent } from "./history.ts";
 
 /** One ledger entry, in the order of its partition's stream. */

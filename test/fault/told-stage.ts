@@ -15,7 +15,7 @@ import {
 import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { keyRef, partitionNames, partitionOf, requestName, webhookNames } from "../../src/records/names.ts";
-import { requestOf } from "../../src/records/requests.ts";
+import { requestOf } from "../../src/records/records.ts";
 import type { RedisNodes } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
 import { webhookRules } from "../../src/webhooks/operator-rules.ts";

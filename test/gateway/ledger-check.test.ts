@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { verifyBeside } from "../../src/jobs/verify-beside.ts";
+import { verifyBeside } from "../../src/jobs/background-work.ts";
 import { accountNames } from "../../src/records/names.ts";
 import { addMoney } from "../support/account-money.ts";
 import { partitionFor } from "../support/audit.ts";

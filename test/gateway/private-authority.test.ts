@@ -4,9 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createServer, type TlsOptions } from "node:tls";
 import { afterAll, beforeAll, expect, test } from "vitest";
-
-import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { selfSignedCertificate, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, send, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";

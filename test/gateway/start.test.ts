@@ -12,7 +12,7 @@ import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { EMPTY } from "../../src/sandbox/demo.ts";
-import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../src/sandbox/generator/server.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { copySources } from "../fault/tree.ts";
 import { until } from "../support/gateway.ts";

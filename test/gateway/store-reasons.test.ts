@@ -2,7 +2,7 @@ import { createServer as createHttpServer } from "node:http";
 import { type AddressInfo, createServer, type Server } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { afterEach, expect, test } from "vitest";
-import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../src/sandbox/generator/server.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { COMMAND_TIMEOUT_MS, givenRedis, ready, readyz } from "../support/store-stage.ts";

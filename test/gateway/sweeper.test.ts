@@ -4,8 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
+import { dueFrom, partitionNames, requestName, taskName } from "../../src/records/names.ts";
 import {
   consumed,
   expectSound,

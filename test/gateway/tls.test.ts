@@ -14,8 +14,7 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { startGateway } from "../../src/process/start-gateway.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { selfSignedCertificate } from "../../src/sandbox/generator/certificate.ts";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { selfSignedCertificate, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "../support/gateway.ts";
 

@@ -1,7 +1,7 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import { requestName } from "../../src/records/names.ts";
-import { requestOf } from "../../src/records/requests.ts";
+import { requestOf } from "../../src/records/records.ts";
 import { partitionFor } from "../support/audit.ts";
 import { limitsOf, until } from "../support/gateway.ts";
 import { innerAddresses } from "../support/inner-addresses.ts";

@@ -3,10 +3,10 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
 import { addEntry, emptyAccount, emptyFold } from "../../src/ledger/fold.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { dueFrom } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
+  dueFrom,
   idempotencyName,
   type KeyRef,
   partitionNames,

@@ -5,8 +5,8 @@ import { type AccountQuery, listAccounts } from "../../src/operations/accounts/a
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { metadataDigests } from "../../src/records/metadata-index.ts";
 import { accountNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
+import { metadataDigests } from "../../src/records/words.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { createClient } from "../support/client.ts";

@@ -1,6 +1,6 @@
+import type { TaskStatus } from "../../src/domain/answers.ts";
 import type { ShadowLimit } from "../../src/domain/limits.ts";
 import { monthOf } from "../../src/domain/moments.ts";
-import type { TaskStatus } from "../../src/domain/task-states.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";

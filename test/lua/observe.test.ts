@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { partitionNames, requestName } from "../../src/records/names.ts";
+import { dueFrom, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import {

@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-views.ts";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { partitionNames, requestName } from "../../src/records/names.ts";
+import { dueFrom, partitionNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";

@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { idempotencyName } from "../../src/records/names.ts";
+import { dueFrom, idempotencyName } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import {
   createStage,

@@ -1,8 +1,11 @@
-import { dueTime } from "../../src/records/due-times.ts";
-import type { StreamEntry } from "../../src/records/ledger-entries.ts";
-import { entryFields } from "../../src/records/ledger-entries.ts";
-import type { KeyRef } from "../../src/records/names.ts";
-import { accountNames, idempotencyName, partitionNames } from "../../src/records/names.ts";
+import { entryFields, type StreamEntry } from "../../src/records/ledger-entries.ts";
+import {
+  accountNames,
+  dueTime,
+  idempotencyName,
+  type KeyRef,
+  partitionNames,
+} from "../../src/records/names.ts";
 import { accountOf, countersOf } from "../../src/records/packed-fields.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";

@@ -1,9 +1,8 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createRedisFigures } from "../../src/admin/redis-figures.ts";
-import { createSurvey } from "../../src/jobs/survey-work.ts";
+import { createRedisFigures } from "../../src/jobs/background-work.ts";
+import { createSurvey } from "../../src/jobs/regular-check.ts";
 import { createSurveys, type Surveys } from "../../src/operations/store/survey.ts";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { partitionNames, requestName } from "../../src/records/names.ts";
+import { dueFrom, partitionNames, requestName } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";

@@ -1,7 +1,6 @@
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { partitionNames, requestName, taskName } from "../../src/records/names.ts";
+import { dueFrom, partitionNames, requestName, taskName } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { collect } from "../../src/scripts/tasks.ts";

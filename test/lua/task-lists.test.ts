@@ -1,12 +1,15 @@
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
-import { listTasks, type TaskPage, type TaskQuery } from "../../src/operations/tasks/task-lists.ts";
-import type { TaskView } from "../../src/operations/tasks/task-view.ts";
+import {
+  listTasks,
+  type TaskPage,
+  type TaskQuery,
+  type TaskView,
+} from "../../src/operations/tasks/task-lists.ts";
 import { CURSOR_CHARS_MAX, cursorOf } from "../../src/records/cursors.ts";
-import { dueFrom } from "../../src/records/due-times.ts";
-import { accountNames, type KeyRef, requestName } from "../../src/records/names.ts";
-import { requestText } from "../../src/records/requests.ts";
+import { accountNames, dueFrom, type KeyRef, requestName } from "../../src/records/names.ts";
+import { requestText } from "../../src/records/records.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";

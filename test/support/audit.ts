@@ -1,8 +1,15 @@
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { dueFrom, dueTime } from "../../src/records/due-times.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
-import { accountNames, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
+import {
+  accountNames,
+  dueFrom,
+  dueTime,
+  keyRef,
+  partitionNames,
+  partitionOf,
+  requestName,
+} from "../../src/records/names.ts";
 import { accountIn } from "./account-money.ts";
 import { readCounters } from "./stored-records.ts";
 import { changeRequest, readRequest } from "./stored-requests.ts";

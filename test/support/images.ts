@@ -1,4 +1,4 @@
-import type { ImageType } from "../../src/domain/images.ts";
+import type { ImageType } from "../../src/upstream/upload-form.ts";
 
 /** Real pictures of one pixel. */
 const PIXELS: Readonly<Record<ImageType, string>> = {

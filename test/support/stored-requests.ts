@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import type { RequestRecord } from "../../src/records/records.ts";
-import { requestOf, requestText } from "../../src/records/requests.ts";
+import { type RequestRecord, requestOf, requestText } from "../../src/records/records.ts";
 
 /** A part or field of a request; undefined removes it, a function changes a number. */
 type Change = string | number | undefined | ((earlier: number) => number);

@@ -2,7 +2,7 @@ import { Type } from "typebox";
 import { byLimit, SHADOW_LIMITS, TIER_LIMITS } from "../../domain/limits.ts";
 import { SCOPES } from "../../domain/scopes.ts";
 import { RETRY_AFTER_DEFAULT, RETRY_AFTER_MAX } from "../../operations/store/maintenance.ts";
-import { LISTED_STATUSES } from "../../operations/tasks/task-view.ts";
+import { LISTED_STATUSES } from "../../operations/tasks/task-lists.ts";
 import * as t from "./field-schemas.ts";
 import { Transaction } from "./money-schemas.ts";
 

@@ -1,5 +1,5 @@
 import type { LazyArchive, MoneyLookUps } from "../../archive/archived-reads.ts";
-import type { HealthReport } from "../../checks/health-watch.ts";
+import type { HealthReport } from "../../checks/gateway-checks.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
 import type { Tiers } from "../../domain/limits.ts";

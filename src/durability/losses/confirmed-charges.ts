@@ -1,5 +1,5 @@
 import { partitionNames, requestName } from "../../records/names.ts";
-import { requestOf } from "../../records/requests.ts";
+import { requestOf } from "../../records/records.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { BindCall, Binding } from "../../scripts/holds.ts";
 import type { PrimaryView } from "./loss-report.ts";

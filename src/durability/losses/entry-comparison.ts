@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { entryFields, isLater, LEDGER_START, type StreamEntry } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOfLedger, requestName } from "../../records/names.ts";
-import { requestOf } from "../../records/requests.ts";
+import { requestOf } from "../../records/records.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
 

@@ -1,11 +1,10 @@
 import { shown } from "../../domain/problems.ts";
 import { badCursor, cursorOf, type PageQuery, positionOf, requirePageSize } from "../../records/cursors.ts";
-import { metadataDigest, metadataText } from "../../records/metadata-index.ts";
 import { accountNames, partitionNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
 import type { AccountFields, AccountStatus } from "../../records/records.ts";
-import { lowerCase } from "../../records/words.ts";
+import { lowerCase, metadataDigest, metadataText } from "../../records/words.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";

@@ -1,8 +1,6 @@
 import type { Redis } from "ioredis";
-import { dueTime } from "../../records/due-times.ts";
-import { partitionNames, requestName, taskName } from "../../records/names.ts";
-import { taskRecord } from "../../records/records.ts";
-import { requestOf } from "../../records/requests.ts";
+import { dueTime, partitionNames, requestName, taskName } from "../../records/names.ts";
+import { requestOf, taskRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { many, manyByNode } from "../../redis/pipelines.ts";

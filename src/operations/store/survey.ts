@@ -1,6 +1,5 @@
 import type { Redis } from "ioredis";
-import { type DueList, dueRange } from "../../records/due-times.ts";
-import { listsOfOpenRequests } from "../../records/names.ts";
+import { type DueList, dueRange, listsOfOpenRequests } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { Primary } from "../../redis/primary.ts";

@@ -1,19 +1,19 @@
 import { setImmediate as nextTick } from "node:timers/promises";
-import { failedTaskJson } from "../../domain/task-states.ts";
+import { failedTaskJson } from "../../domain/answers.ts";
 import type { Actor } from "../../records/actor.ts";
-import { dueRange, dueTime } from "../../records/due-times.ts";
 import { compareIds, type LedgerEntry } from "../../records/ledger-entries.ts";
 import {
   accountNames,
   claimName,
+  dueRange,
+  dueTime,
   keyRef,
   partitionNames,
   requestName,
   taskName,
 } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import { type RequestRecord, type Sighting, taskRecord } from "../../records/records.ts";
-import { requestOf } from "../../records/requests.ts";
+import { type RequestRecord, requestOf, type Sighting, taskRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
 import { manyByNode } from "../../redis/pipelines.ts";

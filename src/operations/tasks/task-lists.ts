@@ -9,17 +9,14 @@ import {
   positionOf,
   requirePageSize,
 } from "../../records/cursors.ts";
-import { dueRange } from "../../records/due-times.ts";
 import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
-import { accountNames, partitionNames, requestName } from "../../records/names.ts";
-import type { RequestRecord } from "../../records/records.ts";
-import { requestOf } from "../../records/requests.ts";
+import { accountNames, dueRange, partitionNames, requestName } from "../../records/names.ts";
+import { type RequestRecord, requestOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
-import { type ListedStatus, type TaskView, taskView } from "./task-view.ts";
 
 export interface TaskQuery extends PageQuery, Period {
   status?: ListedStatus | undefined;
@@ -298,3 +295,44 @@ const areDigests = (value: unknown): value is string[] =>
   Array.isArray(value) &&
   value.length <= REFUNDS_MAX &&
   value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST);
+
+/** `held`: sent to the upstream, no task yet. `void`: ended without a task. */
+export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
+type ListedStatus = (typeof LISTED_STATUSES)[number];
+
+export interface TaskView {
+  requestId: string;
+  taskId: string | undefined;
+  accountId: string;
+  keyId: string;
+  endpoint: string;
+  price: number;
+  status: ListedStatus;
+  createdAtMs: number | undefined;
+  boundAtMs: number | undefined;
+  finishedAtMs: number | undefined;
+  refunded: boolean;
+}
+
+export function taskView(requestId: string, record: RequestRecord = {}): TaskView | undefined {
+  const { state, account_id: accountId, status } = record;
+  if (state === undefined || accountId === undefined) return undefined;
+  const isVoid = state === "void";
+  const time = (text: string | undefined): number | undefined =>
+    text === undefined ? undefined : Number(text);
+  return {
+    requestId,
+    accountId,
+    taskId: record.task_id,
+    keyId: record.key_id ?? "",
+    endpoint: record.endpoint ?? "",
+    price: record.uncollected ? 0 : Number(record.price ?? 0),
+    status: state === "held" ? "held" : isVoid ? "void" : state === "bound" ? "processing" : endOf(status),
+    createdAtMs: time(record.admitted_at ?? record.bound_at),
+    boundAtMs: time(record.bound_at),
+    finishedAtMs: time(isVoid ? record.void_at : record.finished_at),
+    refunded: record.refunded === "1" && record.charged_again === undefined,
+  };
+}
+
+const endOf = (status: string | undefined): ListedStatus => (status === "completed" ? "completed" : "failed");

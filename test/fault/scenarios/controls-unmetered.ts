@@ -75,7 +75,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "the figures of a Redis that is away stay as they were",
     patches: [
       {
-        file: "src/admin/redis-figures.ts",
+        file: "src/jobs/background-work.ts",
         from: "if (!names.has(String(labels.primary))) gauge",
         to: "if (names.size > 9) gauge",
       },
@@ -88,7 +88,7 @@ export const UNMETERED_CONTROLS: readonly Control[] = [
     name: "whether Redis keeps its data is not shown",
     patches: [
       {
-        file: "src/admin/redis-figures.ts",
+        file: "src/jobs/background-work.ts",
         from: "    metrics.redisPersistent.set(labels, isPersistent(info) ? 1 : 0);\n",
         to: "",
       },

@@ -1,8 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
-import { dueRange } from "../../../src/records/due-times.ts";
-import { partitionNames } from "../../../src/records/names.ts";
+import { dueRange, partitionNames } from "../../../src/records/names.ts";
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { type Customer, generate } from "../client.ts";
 import { outboxEntries } from "../gateways.ts";

@@ -19,7 +19,11 @@ interface UnmeteredSize {
 
 /** Gateways read the figures of Redis often: once a minute in the product. */
 export const FREQUENT_FIGURES: readonly Patch[] = [
-  { file: "src/admin/redis-figures.ts", from: "const EVERY_MS = 60_000;", to: "const EVERY_MS = 300;" },
+  {
+    file: "src/jobs/background-work.ts",
+    from: "const FIGURES_EVERY_MS = 60_000;",
+    to: "const FIGURES_EVERY_MS = 300;",
+  },
 ];
 const FIGURES = [
   "memory_used_bytes",

@@ -4,7 +4,7 @@ import { spawnSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
-import { VARIABLES } from "../../../src/sandbox/start-env.ts";
+import { VARIABLES } from "../../../src/sandbox/demo.ts";
 import { ROOT } from "./blocks.ts";
 
 const [program = "", ...words] = process.argv.slice(2);

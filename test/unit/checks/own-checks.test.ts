@@ -2,8 +2,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test, vi } from "vitest";
 import { CHECK_NAMES, type Check, good, runbookOf } from "../../../src/checks/check.ts";
-import { figureChecks, type OwnFigures } from "../../../src/checks/gateway-checks.ts";
-import { createHealthWatch } from "../../../src/checks/health-watch.ts";
+import { createHealthWatch, figureChecks, type OwnFigures } from "../../../src/checks/gateway-checks.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 
 const NOW_MS = Date.now();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { csvLine } from "../../../src/domain/csv.ts";
+import { csvLine } from "../../../src/domain/operator-texts.ts";
 
 describe("a line of CSV", () => {
   // Guarantee: whoever opens an export in a spreadsheet runs nothing that a reference or a label says.

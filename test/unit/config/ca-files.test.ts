@@ -3,7 +3,7 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { readConfig, requireLoaded } from "../../../src/config/config.ts";
 import { createLiveConfig } from "../../../src/config/live.ts";
-import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import { givenFiles } from "./support.ts";

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import { certificateValidities } from "../../../src/config/certificates.ts";
 import { defaultConfig } from "../../../src/config/config.ts";
-import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { certificateValidities } from "../../../src/config/tls.ts";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 
 const DAY_MS = 86_400_000;
 const { config } = defaultConfig();

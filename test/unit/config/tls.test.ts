@@ -1,7 +1,7 @@
 import { generateKeyPairSync } from "node:crypto";
 import { expect, test } from "vitest";
 import { redact } from "../../../src/config/config.ts";
-import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import { loadConfig } from "../../support/load-config.ts";
 import { errorOf, givenFiles } from "./support.ts";
 

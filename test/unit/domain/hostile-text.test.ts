@@ -1,11 +1,11 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
-import { validateGeneration } from "../../../src/domain/generation-body.ts";
+import { TASK_ID } from "../../../src/domain/answers.ts";
+import { validateGeneration } from "../../../src/domain/generation.ts";
 import { parseJson, parseObject } from "../../../src/domain/json.ts";
 import { IDEMPOTENCY_KEY, JSON_VALUES_MAX } from "../../../src/domain/limits.ts";
 import { nearest } from "../../../src/domain/problems.ts";
-import { TASK_ID } from "../../../src/domain/task-states.ts";
 import { isHttpsUrl, isOnSourceHost, isWebUrl } from "../../../src/domain/urls.ts";
 import { clientAddress } from "../../../src/gateway/address.ts";
 import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
@@ -17,10 +17,9 @@ import {
   readHead,
 } from "../../../src/gateway/protocol.ts";
 import { route } from "../../../src/gateway/request-lifecycle.ts";
-import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace-context.ts";
-import { withoutSecret } from "../../../src/upstream/answer.ts";
+import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace.ts";
+import { shownTaskId, upstreamTaskId, withoutSecret } from "../../../src/upstream/answer.ts";
 import { readPoll } from "../../../src/upstream/poll-answer.ts";
-import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";
 import { endpointOf } from "../../../src/upstream/task-route.ts";
 import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
 import { formBoundary, interpretAnswer } from "../../../src/upstream/upload-stream.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { declaresImage, imageTypeOf, MAGIC_BYTES } from "../../../src/domain/images.ts";
+import { declaresImage, imageTypeOf, MAGIC_BYTES } from "../../../src/upstream/upload-form.ts";
 import { IMAGE_TYPES, imageOfSize, tinyImage } from "../../support/images.ts";
 
 describe("imageTypeOf", () => {

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { TASK_ID } from "../../../src/domain/task-states.ts";
+import { TASK_ID } from "../../../src/domain/answers.ts";
 import { nextPollMs } from "../../../src/scripts/holds.ts";
 
 test.each([

@@ -37,7 +37,7 @@ import {
   webhookNames,
   webhooksName,
 } from "../../../src/records/names.ts";
-import { VARIABLES } from "../../../src/sandbox/start-env.ts";
+import { VARIABLES } from "../../../src/sandbox/demo.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");

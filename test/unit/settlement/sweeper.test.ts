@@ -1,5 +1,5 @@
 import { afterEach, expect, test, vi } from "vitest";
-import type { DueList } from "../../../src/records/due-times.ts";
+import type { DueList } from "../../../src/records/names.ts";
 import type { OpenRequest } from "../../../src/scripts/tasks.ts";
 import type { Store } from "../../../src/settlement/store.ts";
 import { createSweeper } from "../../../src/settlement/sweeper.ts";

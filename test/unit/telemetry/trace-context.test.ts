@@ -1,6 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { passingOn } from "../../../src/telemetry/trace.ts";
-import { isTraceState, parseTraceParent, traceParentText } from "../../../src/telemetry/trace-context.ts";
+import { isTraceState, parseTraceParent, passingOn, traceParentText } from "../../../src/telemetry/trace.ts";
 
 const TRACE = "4bf92f3577b34da6a3ce929d0e0e4736";
 const SPAN = "00f067aa0ba902b7";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { expect, onTestFinished, test } from "vitest";
-import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import { createUpstream } from "../../../src/upstream/upstream.ts";
 
 const CONTINUE = "HTTP/1.1 100 Continue\r\n\r\n";

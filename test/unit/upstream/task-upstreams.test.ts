@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
-import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { upstreamTag } from "../../../src/upstream/task-route.ts";
 import { type TaskUpstreamSettings, TaskUpstreams } from "../../../src/upstream/task-upstreams.ts";

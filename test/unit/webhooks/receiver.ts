@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { createServer as createTlsServer } from "node:tls";
 import { onTestFinished } from "vitest";
-import { selfSignedCertificate } from "../../../src/sandbox/generator/certificate.ts";
+import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import type { EgressPolicy, Network } from "../../../src/webhooks/guarded-agent.ts";
 import { createSender, type Message } from "../../../src/webhooks/sender.ts";
 

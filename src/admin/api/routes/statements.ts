@@ -1,5 +1,5 @@
-import { csvLine } from "../../../domain/csv.ts";
 import { sumOfMoney } from "../../../domain/money.ts";
+import { csvLine } from "../../../domain/operator-texts.ts";
 import { salesOf } from "../../../ledger/sales.ts";
 import { STATEMENT_NUMBERS } from "../../../ledger/statement-sums.ts";
 import { type AccountStatement, pageStatements, readStatement } from "../../../ledger/statements.ts";

@@ -9,8 +9,7 @@ import {
   releaseTask,
   transactionsOfTask,
 } from "../../../operations/tasks/operator-tasks.ts";
-import { listTasks } from "../../../operations/tasks/task-lists.ts";
-import { LISTED_STATUSES, taskView } from "../../../operations/tasks/task-view.ts";
+import { LISTED_STATUSES, listTasks, taskView } from "../../../operations/tasks/task-lists.ts";
 import type { RedisNodes } from "../../../redis/nodes.ts";
 import * as t from "../field-schemas.ts";
 import { NewRefund, Transaction } from "../money-schemas.ts";

@@ -12,8 +12,7 @@ import { showOverview } from "./views/overview.js";
 import { showSales, showTop } from "./views/reports.js";
 import { showRunbook } from "./views/runbook.js";
 import { showSearch } from "./views/search.js";
-import { showTask } from "./views/task.js";
-import { showOpenTasks } from "./views/tasks.js";
+import { showOpenTasks, showTask } from "./views/task.js";
 import { showTokens } from "./views/tokens.js";
 import { showWebhook } from "./views/webhooks.js";
 

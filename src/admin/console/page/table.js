@@ -189,21 +189,24 @@ const NARROW = matchMedia("(max-width: 640px)");
  */
 export async function filtered(filters, read, more) {
   const { query } = here();
-  const isLacking = filters.some(({ name, needed }) => needed && !query.get(name));
-  let isFolded = NARROW.matches && filters.length > 2 && !isLacking;
+  const isLong = filters.length > 2;
+  let isFolded = NARROW.matches && !filters.some(({ name, needed }) => needed && !query.get(name));
   const content = await read().catch((error) => {
     isFolded = false;
     return failureNote(error);
   });
   const given = filters.filter(({ name }) => query.get(name)).length;
+  const fields = html`${filters.map((filter) => filterField(filter, query.get(filter.name) ?? filter.usual ?? ""))}
+    <button type="submit">Show</button>`;
   const form = html`<search><form class="filter" onSubmit=${showFiltered}>
-    <details class="filters" open=${!isFolded}>
+    ${
+      isLong
+        ? html`<details class="filters" open=${!isFolded}>
       <summary>Filters${given > 0 && `, ${given} set`}</summary>
-      <div class="filter">
-        ${filters.map((filter) => filterField(filter, query.get(filter.name) ?? filter.usual ?? ""))}
-        <button type="submit">Show</button>
-      </div>
-    </details>${more}
+      <div class="filter">${fields}</div>
+    </details>`
+        : fields
+    }${more}
   </form></search>`;
   return [form, content];
 }

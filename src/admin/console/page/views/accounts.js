@@ -1,4 +1,13 @@
-import { ApiError, listAccounts, listKeys, may, readAccount, readUsage, readUse } from "../api.js";
+import {
+  ApiError,
+  listAccounts,
+  listKeys,
+  listTimeline,
+  may,
+  readAccount,
+  readUsage,
+  readUse,
+} from "../api.js";
 import {
   actions,
   asking,
@@ -12,21 +21,32 @@ import {
   html,
   link,
   moment,
+  taskLink,
   tile,
   tiles,
   unreadNote,
 } from "../dom.js";
 import { limitTile } from "../fields.js";
-import { count, shortCount } from "../format.js";
+import { count, shortCount, signed } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { hrefHere, hrefTo, pageOf } from "../location.js";
 import { DAY_SECONDS, dateOf, Plot } from "../plots.js";
-import { choiceOf, filtered, LABELLED_ACCOUNT, NONE_SO_FAR, paging, table } from "../table.js";
+import { deedOf, entrySentence, subjectOf } from "../sentences.js";
+import {
+  choiceOf,
+  DAYS,
+  filtered,
+  LABELLED_ACCOUNT,
+  NONE_SO_FAR,
+  pagedTable,
+  paging,
+  table,
+} from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
+import { targetOf } from "./audit.js";
 import { keysPart } from "./key.js";
 import { askLeakedKey } from "./leaked-key.js";
-import { showTimeline } from "./timeline.js";
 import { showWebhooks } from "./webhooks.js";
 
 const ACCOUNT_STATUSES = choiceOf("any", ["active", "suspended", "closed"]);
@@ -293,3 +313,49 @@ const creditsBy = (days) => ({
     { name: "refunded", label: "refunded", color: "--orange", dash: [8, 3] },
   ],
 });
+
+const TIMELINE_FILTERS = [
+  { name: "charges", label: "Charges", options: choiceOf("with", ["without"]) },
+  ...DAYS,
+];
+
+/** All that happened to an account, in one order. @param {string} id @param {Context} context @returns {Promise<Content>} */
+function showTimeline(id, { place: { query } }) {
+  return filtered(TIMELINE_FILTERS, async () => {
+    const page = await listTimeline(id, pageOf(query, ["charges", "from", "to"]));
+    return pagedTable(
+      "What happened (UTC)",
+      [
+        { title: "When", header: true, of: (one) => one.at, as: moment },
+        { title: "What", wide: true, cell: eventSentence },
+        { title: "Credits", numeric: true, of: (one) => one.transaction?.amount, as: eventCredits },
+        { title: "To what", wrap: true, cell: eventTarget },
+        { title: "More", cell: (one) => eventLink(id, one) },
+      ],
+      page,
+      undefined,
+      page.next_cursor ? "Nothing among what was looked at so far; go on to the next page." : "Nothing.",
+    );
+  });
+}
+
+/** @param {number | undefined} amount */
+const eventCredits = (amount) => (amount === undefined ? "–" : signed(amount));
+
+/** @param {TimelineEvent} event */
+function eventSentence({ transaction, audit }) {
+  if (transaction) return entrySentence(transaction);
+  return audit && `${subjectOf(audit.by)} ${deedOf(audit)}`;
+}
+
+/** @param {TimelineEvent} event */
+function eventTarget({ transaction, audit }) {
+  if (transaction) return taskLink(transaction.task_id ?? transaction.request_id);
+  return audit && targetOf(audit);
+}
+
+/** @param {string} account @param {TimelineEvent} event */
+const eventLink = (account, { transaction, audit }) =>
+  transaction
+    ? link(hrefTo(["account", account, "transactions"], { id: transaction.id }), "transaction")
+    : audit && link(hrefTo(["audit"], { audit_id: audit.audit_id, account_id: account }), "record");

@@ -1,4 +1,4 @@
-import { listTransactionsOfTask, may, readTask, refundTask, releaseTask } from "../api.js";
+import { listOpenRequests, listTransactionsOfTask, may, readTask, refundTask, releaseTask } from "../api.js";
 import { Copyable } from "../copyable.js";
 import { ask } from "../dialogs.js";
 import {
@@ -10,16 +10,19 @@ import {
   factList,
   failureNote,
   heading,
+  hint,
   html,
   keyLink,
   link,
   moment,
+  taskLink,
+  unreadNote,
 } from "../dom.js";
 import { reasonField, referenceField } from "../fields.js";
-import { count, endpointName, momentText, signed } from "../format.js";
+import { age, count, endpointName, momentText, signed } from "../format.js";
 import { hrefTo } from "../location.js";
 import { entrySentence } from "../sentences.js";
-import { table } from "../table.js";
+import { ACCOUNT_COLUMN, filtered, table } from "../table.js";
 
 /** One request by its own id or its task's: what became of it, and of its credits. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
@@ -188,3 +191,55 @@ function askRefund(task) {
     },
   });
 }
+
+const AGES = /** @type {const} */ ([
+  ["0", "any"],
+  ["60", "1 minute"],
+  ["", "10 minutes"],
+  ["1800", "30 minutes"],
+  ["7200", "2 hours"],
+]);
+const USUAL_SECONDS = 600;
+
+/** @param {Context} context @returns {Promise<Content>} */
+export async function showOpenTasks({ place, again }) {
+  const seconds = Number(place.query.get("older") || USUAL_SECONDS);
+  const filters = [{ name: "older", label: "Age, at least", options: AGES }];
+  return [heading("Open tasks", again), await filtered(filters, () => openRequests(seconds))];
+}
+
+/** @param {number} seconds */
+async function openRequests(seconds) {
+  const { data, old, open, complete, looked_at_max, unread } = await listOpenRequests(seconds);
+  const olds = seconds > 0 ? `, ${count(old)} of them for so long` : "";
+  const seen = data.length < old ? `The oldest ${count(data.length)} of ${count(old)} are shown. ` : "";
+  const cut = complete ? "" : `Only ${count(looked_at_max)} were looked at; there may be older ones. `;
+  return [
+    hint(`${count(open)} are open over all gateways${olds}. ${seen}${cut}`),
+    unreadNote({ unread }),
+    table(
+      "Holds and unfinished tasks",
+      [
+        { title: "Age", header: true, numeric: true, of: (row) => row.age_seconds, as: age },
+        { title: "State", of: requestState, as: badge },
+        { title: "Next poll", numeric: true, of: (row) => row.due_in_seconds, as: untilPoll },
+        ACCOUNT_COLUMN,
+        { title: "Key", cell: (row) => keyLink(row.account_id, row.key_id, row.key_label) },
+        { title: "Credits", numeric: true, of: (row) => row.price, as: count },
+        { title: "Endpoint", of: (row) => row.endpoint, as: endpointName },
+        { title: "Task or request", wrap: true, cell: (row) => taskLink(row.task_id ?? row.request_id) },
+      ],
+      data,
+      seconds > 0 ? "None is open for so long." : "None is open.",
+    ),
+    hint(
+      "Oldest first. Held: the upstream has not named a task yet; the hold ends by itself then. Else the state is what the upstream said last. To end one, open it.",
+    ),
+  ];
+}
+
+/** @param {OpenRequest} row */
+const requestState = ({ state, status }) => (state === "held" ? "held" : (status ?? "processing"));
+
+/** @param {number} seconds until the sweeper looks at it; a negative one is overdue */
+const untilPoll = (seconds) => (seconds >= 0 ? `in ${age(seconds)}` : `overdue ${age(-seconds)}`);
