@@ -33,6 +33,9 @@ const LONGEST = [
   "test/unit/house/shop-types.test.ts",
   "test/unit/api/openapi-lint.test.ts",
   "test/fault/short.test.ts",
+  "test/failover/follow.test.ts",
+  "test/failover/slot-move.test.ts",
+  "test/failover/short.test.ts",
 ];
 const isShort = ({ moduleId }: TestSpecification): boolean =>
   !LONGEST.some((file) => moduleId.endsWith(file));

@@ -4,7 +4,7 @@ import { loadAdapterModule, ModuleMistake } from "../config/adapter-module.ts";
 import { readOptions } from "../config/adapters.ts";
 import { readFailure } from "../config/yaml-file.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { validateGeneration } from "../domain/generation-body.ts";
+import { validateGeneration } from "../domain/generation.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import type { Adapter, AdapterResponse, AnswerRow, PolledTask } from "../upstream/adapter.ts";

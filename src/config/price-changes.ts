@@ -1,5 +1,5 @@
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type PricedBody, type PriceTable, priceOf } from "../domain/prices.ts";
+import { type PricedBody, type PriceTable, priceOf } from "../domain/generation.ts";
 import type { ConfigProblem } from "./problems.ts";
 
 const FACTOR_MAX = 10;

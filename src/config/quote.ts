@@ -1,8 +1,7 @@
 import type { GenerationEndpoint } from "../domain/endpoints.ts";
 import type { Problem } from "../domain/errors.ts";
-import { validateGeneration } from "../domain/generation-body.ts";
+import { type PriceList, priceListAt, priceOf, validateGeneration } from "../domain/generation.ts";
 import { multipliedPrice } from "../domain/money.ts";
-import { type PriceList, priceListAt, priceOf } from "../domain/prices.ts";
 import { Dialect } from "../upstream/dialect.ts";
 import { createRequest } from "../upstream/upstream.ts";
 import type { Config } from "./runtime-config.ts";

@@ -1,4 +1,4 @@
-import type { PriceList } from "../domain/prices.ts";
+import type { PriceList } from "../domain/generation.ts";
 import type { AdapterChoices } from "./adapters.ts";
 import type { Secrets } from "./environment.ts";
 import type { ProcessLimits } from "./process-bounds.ts";

@@ -3,20 +3,24 @@ import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
-import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
+import { pricesAround, type ValidBody, validateGeneration } from "../domain/generation.ts";
 import { IDEMPOTENCY_KEY } from "../domain/limits.ts";
-import { pricesAround } from "../domain/prices.ts";
-import type { Admission, Generation, UnknownOutcome } from "../scripts/holds.ts";
-import { nextPollMs } from "../scripts/holds.ts";
+import { type Admission, type Generation, nextPollMs, type UnknownOutcome } from "../scripts/holds.ts";
+import { withoutVideo } from "../upstream/answer.ts";
 import type { CheckedRequest } from "../upstream/dialect.ts";
-import { withoutVideo } from "../upstream/task-data.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import { refuseAdmission } from "./admission-refusals.ts";
 import { readJson } from "./body.ts";
 import { continueReading, type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { refuseKnown } from "./inspect-key.ts";
-import { recordAffordable, refuseFromMemory, rememberGoodKey, rememberTask } from "./key-memory.ts";
-import { isAllowed, rememberRestrictions } from "./key-restrictions.ts";
+import {
+  isAllowed,
+  recordAffordable,
+  refuseFromMemory,
+  rememberGoodKey,
+  rememberRestrictions,
+  rememberTask,
+} from "./key-memory.ts";
 import { completeJson, jsonHeadFault, type RequestHead } from "./protocol.ts";
 import { relay, validateBody } from "./relay.ts";
 import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";

@@ -3,8 +3,7 @@ import { type ApiAnswer, refusal as answerOf, success } from "../domain/envelope
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
-import { limitUtilityRequests, rememberGoodKey } from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
+import { limitUtilityRequests, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
 import { passUnmetered } from "./unmetered.ts";
 
 /** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid or not allowed from here, or the

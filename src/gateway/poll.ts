@@ -11,8 +11,7 @@ import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import { rememberGoodKey, rememberTask } from "./key-memory.ts";
-import { refuseRestricted } from "./key-restrictions.ts";
+import { refuseRestricted, rememberGoodKey, rememberTask } from "./key-memory.ts";
 import { isKnownUnmetered, isStoreUnavailable, passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 

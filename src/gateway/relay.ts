@@ -1,7 +1,7 @@
 import type { Config } from "../config/config.ts";
 import type { GenerationEndpoint } from "../domain/endpoints.ts";
 import type { Problem } from "../domain/errors.ts";
-import { type ValidBody, validateGeneration } from "../domain/generation-body.ts";
+import { type ValidBody, validateGeneration } from "../domain/generation.ts";
 import { isObject } from "../domain/json.ts";
 import { isWebUrl } from "../domain/urls.ts";
 import { CALLBACKS } from "./callbacks.ts";

@@ -20,8 +20,14 @@ import {
   takeRequestId,
 } from "./http-exchange.ts";
 import { credits, deny, denyInMaintenance, inspectKey } from "./inspect-key.ts";
-import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
-import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./key-restrictions.ts";
+import {
+  isAllowed,
+  isFromAllowedAddress,
+  limitRequestsInFlight,
+  limitUtilityRequests,
+  mayConfirm,
+  refuseRestricted,
+} from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../domain/errors.ts";
 import { FairGate, type GateRefusal } from "../domain/fair-gate.ts";
-import { clockOf } from "../scripts/limits.ts";
+import { clockOf } from "../scripts/holds.ts";
 import type { Item, Reply, Run, Script, ScriptFile } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";

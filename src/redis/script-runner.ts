@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { Command, type Redis } from "ioredis";
 import { SCRIPTS } from "../scripts/all.ts";
-import { packTiers } from "../scripts/limits.ts";
+import { packTiers } from "../scripts/holds.ts";
 import {
   type Argument,
   type Item,

@@ -21,8 +21,8 @@ export async function startChild(
   });
   await once(child, "spawn");
   const pid = child.pid!;
-  const guard = startGuard(pid);
-  void ended.then(() => stopGuard(guard));
+  guardChild(pid);
+  void ended.then(() => forgetChild(pid));
   return { process: child, pid, ended, stop: (graceMs) => stopChild(child, ended, graceMs) };
 }
 
@@ -34,25 +34,42 @@ async function stopChild(child: ChildProcess, ended: Promise<string>, graceMs: n
   clearTimeout(timer);
 }
 
-/** A shell that waits for a pipe of this process and then stops the child, also after SIGKILL. */
-function startGuard(pid: number): ChildProcess {
-  const guard = spawn("sh", ["-c", 'cat >/dev/null; kill -TERM "$0" 2>/dev/null', String(pid)], {
-    detached: true,
-    stdio: ["pipe", "ignore", "ignore"],
-  });
-  // Without a shell an ordinary stop still works.
-  guard.on("error", () => {});
-  guard.stdin?.on("error", () => {});
-  guard.unref();
-  return guard;
+/** Ends what still runs once its standard input ends, be it by SIGKILL: only this process holds the pipe open. */
+export const GUARD = `while read -r what pid; do
+  rest=
+  for other in $pids; do [ "$other" = "$pid" ] || rest="$rest $other"; done
+  [ "$what" = ended ] || rest="$rest $pid"
+  pids=$rest
+done
+[ -z "$pids" ] || kill -TERM $pids`;
+
+/** One for all children: a large process takes long to start another. */
+let guard: ChildProcess | undefined;
+const running = new Set<number>();
+
+function guardChild(pid: number): void {
+  running.add(pid);
+  if (guard) tellGuard("started", pid);
+  else startGuard();
 }
 
-/** Before the pipe ends, so that a reused pid is never hit. */
-function stopGuard(guard: ChildProcess): void {
-  if (guard.pid === undefined) return;
-  try {
-    process.kill(-guard.pid, "SIGKILL");
-  } catch {
-    // Already ended.
-  }
+function startGuard(): void {
+  guard = spawn("sh", ["-c", GUARD], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
+  // Without a shell an ordinary stop still works.
+  guard.on("error", () => {});
+  guard.on("exit", () => {
+    guard = undefined;
+  });
+  guard.stdin?.on("error", () => {});
+  guard.unref();
+  for (const one of running) tellGuard("started", one);
 }
+
+/** At once, so that a reused pid is never hit. */
+function forgetChild(pid: number): void {
+  running.delete(pid);
+  tellGuard("ended", pid);
+}
+
+const tellGuard = (what: "started" | "ended", pid: number): void =>
+  void guard?.stdin?.write(`${what} ${pid}\n`);

@@ -38,8 +38,20 @@ export interface RedisBinary {
   env: NodeJS.ProcessEnv;
 }
 
-/** @throws when it does not run, or is too old */
-export async function binaryVersion(binary: RedisBinary): Promise<string> {
+const versions = new Map<string, Promise<string>>();
+
+/** Asked for once. @throws when it does not run, or is too old */
+export function binaryVersion(binary: RedisBinary): Promise<string> {
+  const found = `${binary.path} on ${binary.env.PATH}`;
+  const known = versions.get(found);
+  if (known) return known;
+  const version = askVersion(binary);
+  versions.set(found, version);
+  version.catch(() => versions.delete(found));
+  return version;
+}
+
+async function askVersion(binary: RedisBinary): Promise<string> {
   const { stdout } = await run(binary.path, ["--version"], { env: binary.env, timeout: 5_000 });
   const found = /^(Redis|Valkey) server v=(\d+)([.\d]*)/.exec(stdout);
   if (!found) throw new Error(`${binary.path} --version answers ${JSON.stringify(stdout.slice(0, 80))}`);

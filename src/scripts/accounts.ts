@@ -13,8 +13,8 @@ import {
 import { accountNames, type KeyRef, partitionNames } from "../records/names.ts";
 import { accountOf } from "../records/packed-fields.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "../records/records.ts";
+import { KEY_STATE_LENGTH, type KeyState, keyStateOf, limitsInForce } from "./holds.ts";
 import { fieldsAndValues } from "./keys.ts";
-import { KEY_STATE_LENGTH, type KeyState, keyStateOf, limitsInForce } from "./limits.ts";
 import type { Reply, Script } from "./script-definition.ts";
 
 interface AccountCall {

@@ -1,7 +1,7 @@
 import { type Actor, actorText } from "../records/actor.ts";
 import { MAINTENANCE } from "../records/names.ts";
+import { clockOf } from "./holds.ts";
 import { fieldsAndValues } from "./keys.ts";
-import { clockOf } from "./limits.ts";
 import type { Script } from "./script-definition.ts";
 
 // Between gateways, by Redis: whose turn it is, whether the store takes writes, and maintenance.

@@ -13,7 +13,7 @@ import {
   taskName,
 } from "../records/names.ts";
 import { type AccountStatus, statusOf } from "../records/records.ts";
-import { clockOf, KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./limits.ts";
+import { clockOf, KEY_STATE_LENGTH, type KeyState, keyStateOf, NO_TIERS } from "./holds.ts";
 import type { Script } from "./script-definition.ts";
 
 // Tasks: what a customer asks, what the upstream says, which are due, and when their records go.

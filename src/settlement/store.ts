@@ -4,7 +4,7 @@ import { createTaskIds } from "../durability/claims.ts";
 import { indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { type CreditAccount, credits } from "../scripts/accounts.ts";
-import type { KeyState } from "../scripts/limits.ts";
+import type { KeyState } from "../scripts/holds.ts";
 import { type Inspection, inspect, type ObservedTask, observe } from "../scripts/tasks.ts";
 
 /** Look-ups share one place in the fair queue: the key that makes them is not known yet. */

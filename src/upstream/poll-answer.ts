@@ -1,7 +1,16 @@
 import type { TaskStatus } from "../domain/answers.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
-import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
+import {
+  type Answer,
+  dataText,
+  describeAnswer,
+  excerptOf,
+  readTask,
+  type StatusWords,
+  shownTaskId,
+  taskWithId,
+} from "./answer.ts";
 import {
   AdapterMistake,
   type CheckedRequest,
@@ -13,7 +22,6 @@ import {
   returned,
   type UpstreamRejection,
 } from "./dialect.ts";
-import { dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 
 /** The meaning of an answer to a poll; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =

@@ -1,5 +1,6 @@
 import type { FairGate } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
+import { type StatusWords, upstreamTaskId } from "./answer.ts";
 import { type CheckedRequest, checkRequest, type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
 import {
   ACCEPT_JSON,
@@ -16,7 +17,6 @@ import {
   readPoll,
   readResult,
 } from "./poll-answer.ts";
-import { type StatusWords, upstreamTaskId } from "./task-data.ts";
 import { endpointOf } from "./task-route.ts";
 
 export type PollOutcome =

@@ -8,7 +8,7 @@ import { isIdentity } from "../domain/limits.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Uploaded } from "./adapter.ts";
-import { type Answer, describeAnswer, excerptOf } from "./answer.ts";
+import { type Answer, describeAnswer, excerptOf, isUtcTime, utcTime } from "./answer.ts";
 import {
   type AdapterChoice,
   AdapterMistake,
@@ -25,7 +25,6 @@ import {
   returned,
 } from "./dialect.ts";
 import { tlsOptions, type UpstreamTls } from "./json-client.ts";
-import { isUtcTime, utcTime } from "./task-data.ts";
 import { readUpload } from "./upload-body.ts";
 import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./upload-form.ts";
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";

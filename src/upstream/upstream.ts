@@ -4,7 +4,15 @@ import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { CallbackRequest, Created, Generation, Unsupported } from "./adapter.ts";
-import { type Answer, describeAnswer } from "./answer.ts";
+import {
+  type Answer,
+  dataText,
+  describeAnswer,
+  newTask,
+  type StatusWords,
+  shownTaskId,
+  taskWithId,
+} from "./answer.ts";
 import {
   type AdapterChoice,
   type AdapterFault,
@@ -31,7 +39,6 @@ import {
 } from "./json-client.ts";
 import { SpacedWork } from "./large-answers.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
-import { dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./task-data.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {

@@ -1,4 +1,3 @@
-import { execFile } from "node:child_process";
 import { readFileSync, renameSync, writeFileSync } from "node:fs";
 import { dirname, join, resolve } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
@@ -15,6 +14,7 @@ import { type Generator, startGenerator } from "../../src/sandbox/generator/serv
 import { childEnv } from "../support/child-env.ts";
 import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
+import { runCommand } from "../support/run-command.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { readRequest } from "../support/stored-requests.ts";
 
@@ -64,16 +64,7 @@ function edit(content: Sections | string, { configFile } = gateway): void {
 }
 
 /** `tollgate config diff` as an operator runs it, without the gateway's environment. */
-function diff(...args: string[]): Promise<{ code: number; stdout: string; stderr: string }> {
-  return new Promise((done) => {
-    execFile(
-      process.execPath,
-      [resolve("src/cli.ts"), "config", "diff", ...args],
-      { env: childEnv() },
-      (error, stdout, stderr) => done({ code: error ? Number(error.code) : 0, stdout, stderr }),
-    );
-  });
-}
+const diff = (...args: string[]) => runCommand(["config", "diff", ...args], childEnv());
 
 const shown = async ({ adminUrl } = gateway): Promise<ReturnType<LiveConfig["describe"]>> =>
   JSON.parse(await (await fetch(`${adminUrl}/config`)).text());
@@ -315,10 +306,8 @@ test("config diff says what a file would change in the running gateway, before i
     /confirm_price_changes: if you mean these prices, set this to \{ "gen2\/text-to-video": 1000 \}/,
   );
 
-  const [defaults, nobody] = await Promise.all([
-    diff("--defaults"),
-    diff("--admin", "http://127.0.0.1:1", "--json"),
-  ]);
+  const defaults = await diff("--defaults");
+  const nobody = await diff("--admin", "http://127.0.0.1:1", "--json");
   expect(defaults.stdout).toContain("No difference.");
   expect({ code: nobody.code, stdout: nobody.stdout }).toEqual({ code: 1, stdout: "" });
   expect(nobody.stderr).toMatch(/no gateway answers at .* --admin URL, or compare with --defaults/);

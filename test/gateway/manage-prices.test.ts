@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { PriceList, PriceTable } from "../../src/domain/prices.ts";
+import type { PriceList, PriceTable } from "../../src/domain/generation.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 

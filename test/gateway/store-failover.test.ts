@@ -148,9 +148,16 @@ const stateAt = async ({ client }: TestRedis, { key, requestId }: Generation): P
 const balanceAt = async ({ client }: TestRedis, { accountId }: IssuedKey): Promise<number> =>
   Number((await accountIn(client, accountNames(partitionOf(accountId, 64), accountId).account)).balance);
 
+/** Both replicas have all that was written so far: WAIT counts up to the connection's own last write. */
+async function replicated(): Promise<void> {
+  const { client } = pair.primary;
+  await client.set("mark", randomId("mark"));
+  expect(await client.wait(2, 60_000)).toBe(2);
+}
+
 /** The lagging replica has what was written so far, and nothing that comes. */
 async function cutLagging(): Promise<void> {
-  await pair.primary.client.wait(2, 10_000);
+  await replicated();
   await lagging.client.replicaof("NO", "ONE");
 }
 
@@ -268,7 +275,7 @@ test("a changed primary is not used before all gateways that lived have sent aga
 test("a primary that stays writable after another was promoted by hand is left by all gateways, and what it charged is made again", async () => {
   const [stays, moves] = [await givenStore(), await givenStore()];
   const key = await givenKey();
-  await pair.primary.client.wait(2, 10_000);
+  await replicated();
   await pair.replica.client.replicaof("NO", "ONE");
   await lagging.client.replicaof("NO", "ONE");
   const onBothSides = await stays.admitted(key);
@@ -310,7 +317,7 @@ test("a primary that stays writable after another was promoted by hand is left b
 
 test("a primary that new connections do not lead to is left, and the one that they lead to is not", async () => {
   const { connection } = await givenStore();
-  await pair.primary.client.wait(2, 10_000);
+  await replicated();
   await pair.replica.client.replicaof("NO", "ONE");
   const termsAt = (redis: TestRedis, address: TestRedis) => {
     const primary = { ...connection.of(0), redis: redis.client, endpoint: { redisUrl: address.url } };

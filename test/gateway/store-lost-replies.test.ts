@@ -6,9 +6,12 @@ import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { generate, givenStage, type Stage, sent, settled } from "../support/store-stage.ts";
 
+/** On a busy machine, too, only what a test strikes is late. */
+const STORE = { commandTimeoutMs: 1500 };
+
 let stage: Stage;
 beforeAll(async () => {
-  stage = await givenStage({ behaviour: { durationMs: 60_000 } });
+  stage = await givenStage({ behaviour: { durationMs: 60_000 }, config: { store: STORE } });
 });
 afterAll(() => stage.stop());
 beforeEach(async () => {
@@ -99,7 +102,7 @@ test("the video of a task that is completed at once comes after its charge", asy
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const upstreamUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const own = await givenStage({ upstreamUrl });
+  const own = await givenStage({ upstreamUrl, config: { store: STORE } });
   try {
     const key = await own.givenKey();
     const charged = await generate(own.gateway, key);

@@ -1,5 +1,5 @@
 import { defaultConfig } from "../../src/config/config.ts";
-import type { PriceList, PriceTable } from "../../src/domain/prices.ts";
+import type { PriceList, PriceTable } from "../../src/domain/generation.ts";
 
 /** The lists of a configuration with one price file. @param changes to the default prices */
 export const priceListsOf = (changes: object): PriceList[] => {

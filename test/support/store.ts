@@ -30,11 +30,11 @@ import {
   bind,
   type Generation,
   type NewTask,
+  packTiers,
   type VoidCall,
   voidHold,
 } from "../../src/scripts/holds.ts";
 import { gatherAll, issue } from "../../src/scripts/keys.ts";
-import { packTiers } from "../../src/scripts/limits.ts";
 import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type KnownTask, type ReclaimCall, reclaim } from "../../src/scripts/tasks.ts";
 import { createHolds } from "../../src/settlement/holds.ts";

@@ -10,8 +10,7 @@ import type {
   Rejection,
   Uploaded,
 } from "../adapter.ts";
-import { type Envelope, isRedirect, isSuccessCode, isSuccessStatus, taskIdIn } from "../answer.ts";
-import { isUtcTime } from "../task-data.ts";
+import { type Envelope, isRedirect, isSuccessCode, isSuccessStatus, isUtcTime, taskIdIn } from "../answer.ts";
 
 /** The interface's own shapes: an upstream that speaks what this gateway serves. What its answers mean: decision 0003. */
 export const ENVELOPE: Adapter = {

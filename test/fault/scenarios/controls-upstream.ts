@@ -65,7 +65,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a time that no double holds ends the reading of an answer",
     patches: [
       {
-        file: "src/upstream/task-data.ts",
+        file: "src/upstream/answer.ts",
         from: 'if (typeof value !== "string" && typeof value !== "number") return undefined;',
         to: "",
       },
@@ -110,7 +110,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "words of other APIs for states are not known",
     patches: [
       {
-        file: "src/upstream/task-data.ts",
+        file: "src/upstream/answer.ts",
         from: "return Object.hasOwn(STATUS_WORDS, word) ?",
         to: 'return word === "completed" || word === "failed" ?',
       },
@@ -137,7 +137,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "a task has completed though it has no video",
     patches: [
       {
-        file: "src/upstream/task-data.ts",
+        file: "src/upstream/answer.ts",
         from: 'if (status !== "completed" || hasVideo) return',
         to: "if (status) return",
       },

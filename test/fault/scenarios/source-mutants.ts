@@ -16,7 +16,7 @@ interface SourceMutant extends Patch {
 }
 
 const TASK_DATA = {
-  file: "src/upstream/task-data.ts",
+  file: "src/upstream/answer.ts",
   project: "unit",
   testFile: "upstream/outcomes.test.ts",
 } as const;

@@ -3,7 +3,7 @@ import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { loadPrices } from "../../../src/config/price-lists.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
-import { type PricedBody, type PriceTable, priceOf } from "../../../src/domain/prices.ts";
+import { type PricedBody, type PriceTable, priceOf } from "../../../src/domain/generation.ts";
 import { configOf, errorOf, givenFiles } from "./support.ts";
 
 /** Numbers as YAML has them, and the whole number that they are. */

@@ -2,7 +2,7 @@ import path from "node:path";
 import { expect, test } from "vitest";
 import { loadPrices } from "../../../src/config/price-lists.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
-import { type PricedBody, priceOf } from "../../../src/domain/prices.ts";
+import { type PricedBody, priceOf } from "../../../src/domain/generation.ts";
 
 /** Endpoint, body, reference figure, overview figure. */
 const CELLS: readonly [GenerationEndpoint, PricedBody, reference: number, overview: number][] = [

@@ -2,8 +2,8 @@ import path from "node:path";
 import { describe, expect, test } from "vitest";
 import { loadPrices } from "../../../src/config/price-lists.ts";
 import type { GenerationEndpoint } from "../../../src/domain/endpoints.ts";
+import { priceOf } from "../../../src/domain/generation.ts";
 import { parseJson } from "../../../src/domain/json.ts";
-import { priceOf } from "../../../src/domain/prices.ts";
 import { EXTREME_NUMBERS, NO_NUMBERS } from "../../support/extreme-numbers.ts";
 import { ALL, MINIMAL, PRO_I2V, PRO_T2V, STORYBOARD, validate } from "./generation-stage.ts";
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { validateGeneration } from "../../../src/domain/generation-body.ts";
+import { validateGeneration } from "../../../src/domain/generation.ts";
 import {
   accepts,
   changed,

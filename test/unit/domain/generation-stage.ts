@@ -1,6 +1,6 @@
 import { expect } from "vitest";
 import type { GenerationEndpoint } from "../../../src/domain/endpoints.ts";
-import { validateGeneration } from "../../../src/domain/generation-body.ts";
+import { validateGeneration } from "../../../src/domain/generation.ts";
 
 export const HOST = "https://videos.example.com";
 export const SMILE = "\u{1F600}";

@@ -1,7 +1,12 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import {
+  type PriceList,
+  type PriceTable,
+  priceListAt,
+  pricesAround,
+} from "../../../src/domain/generation.ts";
 import { multipliedPrice, multiplierText } from "../../../src/domain/money.ts";
-import { type PriceList, type PriceTable, priceListAt, pricesAround } from "../../../src/domain/prices.ts";
 
 describe("a price multiplier", () => {
   test.each([

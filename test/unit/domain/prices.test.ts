@@ -1,10 +1,8 @@
 import path from "node:path";
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import type { GenerationEndpoint } from "../../../src/domain/endpoints.ts";
-import { GENERATION_ENDPOINTS } from "../../../src/domain/endpoints.ts";
-import { validateGeneration } from "../../../src/domain/generation-body.ts";
-import { type PriceTable, priceOf } from "../../../src/domain/prices.ts";
+import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
+import { type PriceTable, priceOf, validateGeneration } from "../../../src/domain/generation.ts";
 import { BODIES } from "../../../src/domain/schemas.ts";
 import { loadConfig } from "../../support/load-config.ts";
 import { configOf } from "../config/support.ts";

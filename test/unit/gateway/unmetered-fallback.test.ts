@@ -5,7 +5,7 @@ import { createKeyUsages, rememberGoodKey } from "../../../src/gateway/key-memor
 import { createFallbackMemory, passUnmetered } from "../../../src/gateway/unmetered.ts";
 import { keyRef } from "../../../src/records/names.ts";
 import type { AccountStatus } from "../../../src/records/records.ts";
-import type { KeyTerms } from "../../../src/scripts/limits.ts";
+import type { KeyTerms } from "../../../src/scripts/holds.ts";
 
 const NOV_MS = Date.UTC(2026, 10, 30, 23);
 const DEC_MS = Date.UTC(2026, 11, 1);

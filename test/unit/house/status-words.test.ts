@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { TASK_STATUSES } from "../../../src/domain/answers.ts";
-import { STATUS_WORDS } from "../../../src/upstream/task-data.ts";
+import { STATUS_WORDS } from "../../../src/upstream/answer.ts";
 
 test("docs/configuration.md lists the words for task states that are known", () => {
   const page = readFileSync(join(import.meta.dirname, "../../../docs/configuration.md"), "utf8");

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { validateGeneration } from "../../../src/domain/generation-body.ts";
+import { validateGeneration } from "../../../src/domain/generation.ts";
 import { JSON_BODY_BYTES_MAX } from "../../../src/domain/limits.ts";
 import { createJsonClient } from "../../../src/upstream/json-client.ts";
 import {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseObject } from "../../../src/domain/json.ts";
-import { dataText, TASK_DATA_CHARS_MAX } from "../../../src/upstream/task-data.ts";
+import { dataText, TASK_DATA_CHARS_MAX } from "../../../src/upstream/answer.ts";
 
 const TASK = {
   task_id: "t1",

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { TASK_ID } from "../../../src/domain/answers.ts";
-import { shownTaskId, upstreamTaskId } from "../../../src/upstream/task-data.ts";
+import { shownTaskId, upstreamTaskId } from "../../../src/upstream/answer.ts";
 
 test.each(["task-1", "a.b~c_D", "x".repeat(200), "...", "~e"])("%s goes on as it is", (id) => {
   expect(shownTaskId(id)).toBe(id);

@@ -10,7 +10,7 @@ import { commandPath, commandsOf, tollgateProgram } from "../../../../src/comman
 import { tiersSchema } from "../../../../src/config/sections/tiers.ts";
 import type { TierLimits } from "../../../../src/domain/limits.ts";
 import { ACCOUNT_FIELDS, KEY_FIELDS } from "../../../../src/records/records.ts";
-import { packTiers } from "../../../../src/scripts/limits.ts";
+import { packTiers } from "../../../../src/scripts/holds.ts";
 
 /** All options of a command and of those below it, with underscores. */
 function options(...words: string[]): string {

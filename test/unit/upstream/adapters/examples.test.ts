@@ -6,7 +6,7 @@ import openai, { answers as openaiAnswers } from "../../../../examples/adapters/
 import replicate, { answers as replicateAnswers } from "../../../../examples/adapters/replicate.ts";
 import { loadAdapterModule } from "../../../../src/config/adapter-module.ts";
 import type { GenerationEndpoint } from "../../../../src/domain/endpoints.ts";
-import { validateGeneration } from "../../../../src/domain/generation-body.ts";
+import { validateGeneration } from "../../../../src/domain/generation.ts";
 import { parseObject } from "../../../../src/domain/json.ts";
 import type { Adapter, AdapterResponse, AnswerRow } from "../../../../src/upstream/adapter.ts";
 

@@ -2,7 +2,7 @@ import type { TObject } from "typebox";
 import { Value } from "typebox/value";
 import { describe, expect, test } from "vitest";
 import type { GenerationEndpoint } from "../../../../src/domain/endpoints.ts";
-import { validateGeneration } from "../../../../src/domain/generation-body.ts";
+import { validateGeneration } from "../../../../src/domain/generation.ts";
 import { parseObject } from "../../../../src/domain/json.ts";
 import type { AdapterResponse, Created, Polled, Uploaded } from "../../../../src/upstream/adapter.ts";
 import { KIE } from "../../../../src/upstream/adapters/kie.ts";
