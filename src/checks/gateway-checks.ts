@@ -175,10 +175,10 @@ function ledgerCheck(
     return every === 0
       ? warning("ledger", "it is not checked: `store.ledger_check_interval` is off", advice)
       : warning("ledger", "it was not checked yet", "the first check follows the start");
-  const ago = `checked ${secondsText(nowMs - checkedAtMs)} ago`;
+  const words = `balanced when it was checked ${secondsText(nowMs - checkedAtMs)} ago`;
   return every > 0 && nowMs - checkedAtMs > CHECKS_MISSED_MAX * every * 1000
-    ? warning("ledger", `balanced when it was ${ago}`, advice)
-    : good("ledger", `balanced, ${ago}`);
+    ? warning("ledger", words, advice)
+    : good("ledger", words);
 }
 
 const secondsText = (ms: number): string => `${Math.round(ms / 1000)} s`;

@@ -69,6 +69,8 @@ export function createLedgerCheck(options: CheckOptions) {
   });
   return {
     start(): void {
+      // Until the first look, 0 would say that checks are off.
+      metrics.ledgerCheckInterval.set(options.intervalMs() / 1000);
       start(Math.min(FIRST_LOOK_MAX_MS, Math.max(LOOK_EVERY_MS, FIRST_LOOK * options.intervalMs())));
     },
     check,

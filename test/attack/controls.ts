@@ -172,7 +172,7 @@ export const CONTROLS: readonly Control[] = [
         to: "const waitMs = address === undefined ? 1 : 0;",
       },
     ],
-    caughtBy: "an address that guesses is refused as too many",
+    caughtBy: "addresses that guess are refused as too many",
   },
   {
     name: "callbacks of one request without a bound",

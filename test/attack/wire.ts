@@ -151,6 +151,8 @@ interface PipelineOptions {
   depth: number;
   total: number;
   request(nth: number): string;
+  /** The connections take turns with these addresses; the attacker's alone when left out. */
+  from?: readonly string[];
   /** As `performance.now()` counts; the end of the attack when left out. */
   untilMs?: number;
 }
@@ -160,21 +162,28 @@ interface PipelineOptions {
  * all are sent or the time is up. A connection that the gateway ends is opened anew.
  */
 export async function pipeline(tally: Tally, target: Target, options: PipelineOptions): Promise<void> {
-  const { connections, depth, total, request, untilMs = deadlineOf(target) } = options;
+  const {
+    connections,
+    depth,
+    total,
+    request,
+    from = [ATTACKER_ADDRESS],
+    untilMs = deadlineOf(target),
+  } = options;
   let sent = 0;
-  await atOnce(connections, async () => {
+  await atOnce(connections, async (at) => {
     let connection: Connection | undefined;
     while (sent < total && performance.now() < untilMs) {
       if (connection === undefined || connection.closed) {
-        connection = await Connection.open(tally, target.url);
+        connection = await Connection.open(tally, target.url, { from: from[at % from.length]! });
         // Refused: not at once again.
         if (connection === undefined) await pause(50);
         continue;
       }
       const size = Math.min(depth, total - sent);
-      const from = sent;
+      const first = sent;
       sent += size;
-      const bytes = Array.from({ length: size }, (_, nth) => request(from + nth)).join("");
+      const bytes = Array.from({ length: size }, (_, nth) => request(first + nth)).join("");
       const before = connection.statuses.length;
       await connection.send(bytes, size, untilMs);
       await connection.answered(before + size, untilMs);

@@ -204,3 +204,25 @@ test("with callbacks: all every endpoint takes one, of an origin that the accoun
   expect(message).toMatchObject({ url: "/hook/other", body: { type: "task.completed" } });
   expect(message?.headers["webhook-signature"]).toMatch(/^v1,/);
 });
+
+test("with any_origin every endpoint takes one of an origin that nobody has registered, and no inner address", async () => {
+  const webhooks = { publicUrl: PUBLIC_URL, callbacks: "all" as const, anyOrigin: true };
+  const open = await givenWebhookStage({
+    redisUrl: redis.url,
+    upstreamUrl: upstream.url,
+    config: { webhooks },
+  });
+  try {
+    const { key } = await given();
+    const generate = (callBackUrl: string) =>
+      open.gateway.request("POST", TEXT_TO_VIDEO, { key, body: { prompt: "A boat", callBackUrl } });
+    expectStatus(await generate("https://10.0.0.1/"), 400);
+    expectStatus(await generate(`${receiver.url}/other`), 200);
+    latest().status = "completed";
+    expectStatus(await callBack(open.gateway as TestGateway, latest()), 200);
+    const [message] = await told();
+    expect(message).toMatchObject({ url: "/hook/other", body: { type: "task.completed" } });
+  } finally {
+    await open.stop();
+  }
+});

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
-import { givenCustomers, givenReports, type Stage } from "./console-customers.ts";
+import { givenCustomers, givenReports, managing, type Stage } from "./console-customers.ts";
 import { formScenes, viewScenes } from "./console-scenes.ts";
 import {
   axeFindings,
@@ -45,6 +45,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
       config: {
         admin: { token: TOKEN },
         webhooks: WEBHOOKS,
+        store: { ledgerCheckIntervalMs: 60_000 },
       },
       redisUrl: redis.url,
     });
@@ -156,6 +157,11 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
   );
 
   test.skipIf(KEPT === undefined)("the documentation's pictures", async () => {
+    const ledger = async (): Promise<string> => {
+      const { checks } = await managing(gateway)("GET", "/health");
+      return checks.find((one: { name: string }) => one.name === "ledger").status;
+    };
+    await expect.poll(ledger, { timeout: 100_000, interval: 1000 }).toBe("ok");
     const operator = await givenOperator(browser, gateway, { width: 1200, height: 1000 });
     const { page } = operator;
     try {

@@ -1,9 +1,9 @@
 import { partitionNames } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import { createConfirmedCharges, type SentCharge } from "./confirmed-charges.ts";
-import { absentEntries } from "./entry-comparison.ts";
 import type { ConfirmedEntry, LastConfirmedFile } from "./last-confirmed.ts";
 import {
+  absentEntries,
   chargeOf,
   createReportedLosses,
   type LossReport,

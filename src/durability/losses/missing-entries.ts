@@ -3,8 +3,8 @@ import { isLater, LEDGER_START, msOf } from "../../records/ledger-entries.ts";
 import { partitionOfLedger } from "../../records/names.ts";
 import type { PartitionReads } from "../../redis/partition-reads.ts";
 import { pages } from "../../redis/pipelines.ts";
-import { absentEntries, missingAmong, trimmedTo } from "./entry-comparison.ts";
 import type { ConfirmedEntry } from "./last-confirmed.ts";
+import { absentEntries, missingAmong, trimmedTo } from "./loss-report.ts";
 import type { RecentEntry } from "./recent-entries.ts";
 
 export interface ListedEntry extends ConfirmedEntry {

@@ -3,9 +3,8 @@ import { isLater, LEDGER_START, type StreamEntry } from "../../records/ledger-en
 import { partitionNames } from "../../records/names.ts";
 import { many } from "../../redis/pipelines.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
-import { confirmedEntry, mustSurvive, trimmedTo } from "./entry-comparison.ts";
 import type { LastConfirmedFile } from "./last-confirmed.ts";
-import type { PrimaryView } from "./loss-report.ts";
+import { confirmedEntry, mustSurvive, type PrimaryView, trimmedTo } from "./loss-report.ts";
 import type { LedgerPage, RecentEntries } from "./recent-entries.ts";
 
 /** On average; unused reads are saved up. Of more entries only the latest of each partition are read. Decision 0031. */

@@ -8,9 +8,11 @@ import { atOnce, Connection, deadlineOf, pipeline, scaled, Tally } from "../wire
 
 const SECRET = "a-secret-of-an-attacked-gateway-for-callbacks";
 const PUBLIC_URL = "https://gateway.example";
-const GUESSES = 80_000;
-/** So many are told that there is no such address, and a few more as time goes by. */
-const GUESSED_MAX = 130;
+const GUESSES = 120_000;
+/** The gateway slows down an address that pipelines: many guesses a second need connections that send one at a time. */
+const GUESSING = { addresses: ["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"], connections: 400 };
+/** Of an address so many are told that there is no such one, and a few more as time goes by. */
+const GUESSED_MAX = 130 * GUESSING.addresses.length;
 const HAMMERED = 20_000;
 const SLOW_BODIES = 50;
 const HUGE_BYTES = 100_000_000;
@@ -23,7 +25,7 @@ const guess = (nth: number): string => `0.req_guessed_${nth}.${String(nth).padSt
 /** Anybody may send callbacks: addresses are guessed, and one that is known is called again and again. */
 export const callbacks: Attack = {
   name: "callbacks",
-  title: `callbacks at guessed addresses over 50 connections as fast as they are answered, up to ${GUESSES}, ${SLOW_BODIES} more of 100 MB and ${SLOW_BODIES} whose bodies drip; then up to ${HAMMERED} callbacks at one address that is known`,
+  title: `callbacks at guessed addresses over ${GUESSING.connections} connections from ${GUESSING.addresses.length} addresses as fast as they are answered, up to ${GUESSES}, ${SLOW_BODIES} more of 100 MB and ${SLOW_BODIES} whose bodies drip; then up to ${HAMMERED} callbacks at one address that is known`,
   durationMs: 15_000,
   config: { webhooks: { public_url: PUBLIC_URL, relay: "all" } },
   env: { WEBHOOK_SECRET_KEY: SECRET },
@@ -37,8 +39,9 @@ export const callbacks: Attack = {
     const slow = atOnce(2 * SLOW_BODIES, (nth) => sendSlowly(guessing, target, nth, untilMs));
     const fromMs = performance.now();
     await pipeline(guessing, half, {
-      connections: 50,
-      depth: 50,
+      connections: GUESSING.connections,
+      from: GUESSING.addresses,
+      depth: 1,
       total,
       request: (nth) => callback(guess(nth), 0),
     });
@@ -73,7 +76,7 @@ function judge(tally: Tally, { early, taken, known, perSecond }: Seen): void {
   tally.check("no guessed address is taken", tally.count(200) === 0, `${tally.count(200)} answered 200`);
   const isBounded = answered > 10 * GUESSED_MAX && missing + many === answered && missing <= GUESSED_MAX;
   tally.check(
-    "an address that guesses is refused as too many",
+    "addresses that guess are refused as too many",
     isBounded,
     `${many} of ${answered} answered 429, ${missing} 404; ${perSecond} answered a second`,
   );

@@ -33,6 +33,7 @@ function givenCheck(
     log: createLogger("info", { write: (line) => void lines.push(line) }),
   });
   const violations = async () => (await metrics.ledgerViolations.get()).values[0]?.value;
+  const interval = async () => (await metrics.ledgerCheckInterval.get()).values[0]?.value;
   const checkedAt = async () => (await metrics.ledgerCheckedAt.get()).values[0]?.value;
   onTestFinished(() => check.stop());
   return {
@@ -43,6 +44,7 @@ function givenCheck(
     published,
     violations,
     checkedAt,
+    interval,
     metrics,
   };
 }
@@ -150,4 +152,13 @@ test.each([
   expect(asked).toEqual([intervalMs]);
   await vi.advanceTimersByTimeAsync(10_000);
   expect(asked).toEqual([intervalMs, intervalMs]);
+});
+
+// Guarantee: a gateway that has just started does not say that its ledger is never checked.
+test("the interval is known from the start on", async () => {
+  const { start, interval, asked } = givenCheck(undefined, 3_600_000);
+  expect(await interval()).toBe(0);
+  start();
+  expect(await interval()).toBe(3600);
+  expect(asked).toEqual([]);
 });
