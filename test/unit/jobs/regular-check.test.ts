@@ -162,3 +162,9 @@ test("the interval is known from the start on", async () => {
   expect(await interval()).toBe(3600);
   expect(asked).toEqual([]);
 });
+
+test("each look says the interval that is set now", async () => {
+  const { check, interval } = givenCheck(undefined, 3_600_000);
+  await check();
+  expect(await interval()).toBe(3600);
+});
