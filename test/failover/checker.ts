@@ -11,6 +11,8 @@ import type { OperatorEvent } from "./operators.ts";
 /** What the checker needs to know of a round. */
 export interface RoundFacts {
   fault: string;
+  /** When it struck, Unix ms. */
+  strikeMs: number;
   /** What the primary took between these moments may be forgotten, Unix ms. */
   forgets?: readonly [fromMs: number, toMs: number] | undefined;
   /** No gateway was left: some time is that of their start. */
@@ -23,11 +25,14 @@ export interface RoundFacts {
 export interface FailoverHistory extends History {
   operators: OperatorEvent[];
   rounds: readonly RoundFacts[];
+  /** How often another node took over. */
+  failovers: number;
 }
 
-interface Facts extends Ledger {
+export interface Facts extends Ledger {
   operators: OperatorEvent[];
   rounds: readonly RoundFacts[];
+  failovers: number;
   forgotten: Forgotten[];
 }
 
@@ -170,8 +175,9 @@ const AT_THE_END: readonly Rule<Facts>[] = [
 
 export const checkRound = (history: FailoverHistory): Verdict => judgeBy(AFTER_EACH_ROUND, factsOf(history));
 
-export const checkEnd = (history: FailoverHistory): Verdict =>
-  judgeBy([...AT_THE_END, ...(history.telling ? TELLING_ACROSS_FAILOVERS : [])], factsOf(history));
+/** @param more what this run is judged by beside */
+export const checkEnd = (history: FailoverHistory, more: readonly Rule<Facts>[] = []): Verdict =>
+  judgeBy([...AT_THE_END, ...(history.telling ? TELLING_ACROSS_FAILOVERS : []), ...more], factsOf(history));
 
 /** An account has what it was given at first, and what was granted since: `grantsKept` judges whether that is right. */
 function factsOf(history: FailoverHistory): Facts {
@@ -184,8 +190,8 @@ function factsOf(history: FailoverHistory): Facts {
   });
   const meta = { ...history.meta, accounts };
   const ledger = readLedger({ ...history, meta });
-  const { operators, rounds } = history;
+  const { operators, rounds, failovers } = history;
   const mayForget = (atMs: number): boolean =>
     rounds.some(({ forgets }) => forgets !== undefined && atMs >= forgets[0] && atMs <= forgets[1]);
-  return { ...ledger, operators, rounds, mayForget, forgotten: forgottenAdmissions(ledger) };
+  return { ...ledger, operators, rounds, failovers, mayForget, forgotten: forgottenAdmissions(ledger) };
 }

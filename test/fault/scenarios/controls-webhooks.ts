@@ -1,3 +1,4 @@
+import type { Patch } from "../tree.ts";
 import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
 import { runWebhookLoads } from "./webhook-loads.ts";
@@ -13,6 +14,25 @@ const calledBack =
   (...only: string[]): Control["run"] =>
   (options) =>
     callbacks.run(options, { each: 4, only });
+
+/** The campaign of failovers seeds it, too. */
+export const REFUND_AFTER_TOLD: Patch[] = [
+  {
+    file: "lua/observe.lua",
+    from: 'if status == "failed" and refunds_failed == "1" then\n',
+    to: 'if status == "failed" and refunds_failed == "" then\n',
+  },
+  {
+    file: "lua/observe.lua",
+    from: 'if state == "finished" then\n',
+    to: `if state == "finished" then
+  if record.status == "failed" and not record.refunded then
+    post_refund(account, ledger, now, account_id, request_id, record, nil)
+    call("SET", request, changed_request(record.text, "finished", "refunded", "1"))
+  end
+`,
+  },
+];
 
 /** Mistakes in telling customers, and in what the upstream's callbacks do. */
 export const WEBHOOK_CONTROLS: readonly Control[] = [
@@ -43,23 +63,7 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
   },
   {
     name: "an end is told, and its refund is posted by the next poll",
-    patches: [
-      {
-        file: "lua/observe.lua",
-        from: 'if status == "failed" and refunds_failed == "1" then\n',
-        to: 'if status == "failed" and refunds_failed == "" then\n',
-      },
-      {
-        file: "lua/observe.lua",
-        from: 'if state == "finished" then\n',
-        to: `if state == "finished" then
-  if record.status == "failed" and not record.refunded then
-    post_refund(account, ledger, now, account_id, request_id, record, nil)
-    call("SET", request, changed_request(record.text, "finished", "refunded", "1"))
-  end
-`,
-      },
-    ],
+    patches: REFUND_AFTER_TOLD,
     run: run(),
     caughtBy: "slot and refund are booked before it is told",
     violation: /while it was not refunded/,

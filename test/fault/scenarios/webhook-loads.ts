@@ -52,7 +52,7 @@ export async function runWebhookLoads(options: RunOptions, short: boolean): Prom
     await again(stage);
   } finally {
     await world.stop();
-    telling.receiver.stop();
+    telling.stop();
   }
   const { criteria } = stage;
   return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
