@@ -1,23 +1,26 @@
 import { setTimeout as pause } from "node:timers/promises";
 import type { Fleet } from "../fault/fleet.ts";
+import { isReady } from "../fault/gateways.ts";
 import type { Random } from "../fault/random.ts";
 
-/** Until the next kill, once all gateways listen. */
-const BETWEEN_MS = [200, 1200] as const;
-const LOOK_EVERY_MS = 20;
+/** From the moment at which all gateways are ready until the next kill. */
+const BETWEEN_MS = [100, 800] as const;
+/** After a failover gateways compare and replay for seconds; so long that one gets done, also if the store is away at first. */
+const READY_MAX_MS = 5000;
+const LOOK_EVERY_MS = 50;
 
-/** Kills one random gateway after the other, and starts it again at once, until it is stopped. One listens meanwhile. */
+/** Kills one random gateway after the other, and starts it again at once, until it is stopped. */
 export function startKilling(fleet: Fleet, random: Random): { stop(): Promise<void> } {
-  const { gateways } = fleet;
   let stopped = false;
   const work = (async () => {
     while (!stopped) {
       await pause(random.int(...BETWEEN_MS));
-      while (!stopped && !gateways.every((gateway) => gateway?.alive)) await pause(LOOK_EVERY_MS);
-      if (stopped) return;
-      const slot = random.int(0, gateways.length - 1);
+      const slot = random.int(0, fleet.gateways.length - 1);
+      // Another kill may be under way.
+      if (stopped || !fleet.gateways[slot]) continue;
       fleet.kill(slot, "at random");
       await fleet.startIn(slot);
+      await readyOrAway(fleet, () => stopped);
     }
   })();
   // Whoever stops it is told.
@@ -28,4 +31,13 @@ export function startKilling(fleet: Fleet, random: Random): { stop(): Promise<vo
       return work;
     },
   };
+}
+
+async function readyOrAway({ gateways }: Fleet, isStopped: () => boolean): Promise<void> {
+  const untilMs = Date.now() + READY_MAX_MS;
+  while (!isStopped() && Date.now() < untilMs) {
+    const ready = await Promise.all(gateways.map((gateway) => gateway && isReady(gateway)));
+    if (ready.every(Boolean)) return;
+    await pause(LOOK_EVERY_MS);
+  }
 }

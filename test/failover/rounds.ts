@@ -65,6 +65,10 @@ const PASSED_ON_MS = 500;
 const WAIT_MAX_MS = 30_000;
 const START_MAX_MS = 90_000;
 const READS_MAX = 3;
+/** Where unknown outcomes wait for a callback: beyond any failover, short enough that their holds end. */
+const MAX_AGE_MS = 30_000;
+/** Until all are served again, where a gateway that has just become ready may be killed. */
+const SERVED_BESIDE_KILLS_MAX_MS = 20_000;
 /** Each command of an operator starts a process, which a long round has not to spare all the time. */
 const OPERATOR_REST_MS = 2000;
 
@@ -94,6 +98,7 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       // One that is started while the primary is away serves as soon as there is another one.
       waitsForStore: false,
       webhooks: WEBHOOKS,
+      ...(options.webhooks && { maxAgeMs: MAX_AGE_MS }),
     },
     {
       listen: async () => driver.redisUrl,
@@ -113,8 +118,7 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     await fleet.startAll();
     if (!(await eventually(START_MAX_MS, () => allReady(fleet))))
       throw new Error("the gateways do not start");
-    const crowd = await givenCrowd(fleet);
-    const telling = await (options.webhooks ? tellAll : tellSome)(fleet, crowd);
+    const { crowd, telling } = await prepare(options, driver, fleet);
     ended.push(() => telling.stop());
     const callbacks = options.webhooks ? callBackAtTheEnd(fleet) : undefined;
     const enabling = options.webhooks ? telling.startEnabling() : undefined;
@@ -132,11 +136,22 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     const finished = await fleet.finish();
     await enabling?.stop();
     const seen = { operators: operators.events, rounds, failovers: takeovers(options, startedMs).length };
-    const history = { ...finished, telling: await telling.facts(), ...seen };
+    const servedMaxMs = options.webhooks ? SERVED_BESIDE_KILLS_MAX_MS : undefined;
+    const history = { ...finished, telling: await telling.facts(), ...seen, servedMaxMs };
     return { rounds, history, verdict: checkEnd(history, options.webhooks ? TOGETHER : []) };
   } finally {
     await stop();
   }
+}
+
+/** Nobody is ready for a failover yet, and a busy machine makes one for nothing. */
+async function prepare({ webhooks }: RoundsOptions, driver: Driver, fleet: Fleet) {
+  let prepared: { crowd: Crowd; telling: Telling } | undefined;
+  await driver.withoutFailover(async () => {
+    const crowd = await givenCrowd(fleet);
+    prepared = { crowd, telling: await (webhooks ? tellAll : tellSome)(fleet, crowd) };
+  });
+  return prepared!;
 }
 
 const takeovers = ({ folder }: RoundsOptions, sinceMs: number): number[] =>
