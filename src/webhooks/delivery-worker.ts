@@ -1,6 +1,8 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { webhookNames } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
+import type { Primary } from "../redis/primary.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import {
   cleanDeliveries,
@@ -22,6 +24,8 @@ const CLEANINGS_MAX = 20;
 const LEASED_AT_ONCE = 16;
 /** A lease outlives its try by this much: time for the store's round trips. */
 const LEASE_SLACK_MS = 5_000;
+/** How often replicas are waited for once more. */
+const CONFIRMED_AGAIN_AFTER_MS = 100;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
 /** A first try that takes longer gives its place to others, up to as many as there are places. */
@@ -48,6 +52,14 @@ interface WorkerOptions {
   settings(): DeliverySettings;
   metrics: Pick<Metrics, "webhookDeliveries">;
   log: Logger;
+}
+
+/** The lease of some deliveries. */
+interface Lease {
+  untilMs: number;
+  primary: Primary;
+  /** The run of the primary that has answered it. */
+  runId: string | undefined;
 }
 
 /** A lease gives each delivery to one gateway. First tries of endpoints that answer have places of their own. Decision 0074. */
@@ -160,8 +172,9 @@ class DeliveryWorker {
       if (firstMax + retryMax === 0 || this.#stopped) return;
       const { timeoutMs, inFlightPerEndpoint } = settings();
       const leaseMs = timeoutMs + LEASE_SLACK_MS;
+      const primary = connection.of(partition);
       const untilMs = performance.now() + leaseMs;
-      const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
+      const { deliveries, unopened } = await primary.run(leaseDeliveries, {
         partition,
         firstMax: Math.min(firstMax, LEASED_AT_ONCE),
         retryMax: Math.min(retryMax, LEASED_AT_ONCE),
@@ -170,7 +183,8 @@ class DeliveryWorker {
         keys: box.prefixes,
       });
       if (unopened > 0) this.#sayUnopened(unopened);
-      for (const delivery of deliveries) this.#begin(delivery, untilMs);
+      const lease = { untilMs, primary, runId: primary.confirmation?.runId() };
+      for (const delivery of deliveries) this.#begin(delivery, lease);
       if (deliveries.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
     } while (this.#hungry.has(partition));
   }
@@ -185,9 +199,9 @@ class DeliveryWorker {
     );
   }
 
-  #begin(delivery: LeasedDelivery, leasedUntilMs: number): void {
+  #begin(delivery: LeasedDelivery, lease: Lease): void {
     const { [delivery.lane]: underWay, overtime } = this.#underWay;
-    const work = this.#deliver(delivery, leasedUntilMs)
+    const work = this.#deliver(delivery, lease)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
         clearTimeout(timer);
@@ -214,15 +228,31 @@ class DeliveryWorker {
     if (partition !== undefined && !this.#stopped) void this.#lease(partition);
   }
 
-  async #deliver(delivery: LeasedDelivery, leasedUntilMs: number): Promise<void> {
-    // The reply came late, this process stood still, or tries may take longer from now on: another gateway may take the delivery over
-    // before this try would end.
-    const endsMs = performance.now() + this.#options.settings().timeoutMs;
-    if (endsMs + LEASE_SLACK_MS / 2 > leasedUntilMs) return;
+  async #deliver(delivery: LeasedDelivery, lease: Lease): Promise<void> {
+    if (!(await this.#isConfirmed(delivery, lease)) || !this.#endsWithin(lease)) return;
     const startedMs = performance.now();
     const result = await this.#send(delivery);
     if (this.#stopped && result.status === undefined) return;
     await this.#settle(delivery, result, performance.now() - startedMs);
+  }
+
+  /** False if the reply came late, this process stood still, or tries may take longer: another gateway may have it before this try would end. */
+  #endsWithin({ untilMs }: Lease): boolean {
+    return performance.now() + this.#options.settings().timeoutMs + LEASE_SLACK_MS / 2 <= untilMs;
+  }
+
+  /** True once replicas have the event: nobody is told of a task whose charge a failover can lose. Decision 0043. */
+  async #isConfirmed(delivery: LeasedDelivery, lease: Lease): Promise<boolean> {
+    const { confirmation } = lease.primary;
+    // Replicas that still lack it at the next lease are away for longer than any message waits.
+    if (!confirmation || delivery.lease > 1) return true;
+    while (!this.#stopped && this.#endsWithin(lease)) {
+      const confirmed = await confirmation.confirmed();
+      if (confirmation.runId() !== lease.runId) return false;
+      if (confirmed === "replicas") return true;
+      await pause(CONFIRMED_AGAIN_AFTER_MS);
+    }
+    return false;
   }
 
   async #send(delivery: LeasedDelivery): Promise<SendResult> {
