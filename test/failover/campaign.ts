@@ -23,7 +23,7 @@ const SHORT_ROUNDS = 5;
 /** More failovers than are asked for: on a busy machine a primary may be back before another node takes over. */
 const WEBHOOK_ROUNDS = 12;
 /** Time for some hundred ends, and for a few kills, in each round. */
-const WEBHOOK_PACE: Pace = { beforeMs: [5000, 7000], afterMs: 4000 };
+const WEBHOOK_PACE: Pace = { beforeMs: [7000, 10_000], afterMs: 5000 };
 
 interface Run {
   seed: number;

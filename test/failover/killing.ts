@@ -6,7 +6,7 @@ import type { Random } from "../fault/random.ts";
 /** From the moment at which all gateways are ready until the next kill. */
 const BETWEEN_MS = [100, 800] as const;
 /** After a failover gateways compare and replay for seconds; so long that one gets done, also if the store is away at first. */
-const READY_MAX_MS = 3500;
+const READY_MAX_MS = 5000;
 const LOOK_EVERY_MS = 50;
 
 /** Kills one random gateway after the other, and starts it again at once, until it is stopped. */
