@@ -5,7 +5,7 @@ import { type Criterion, formatVerdict } from "../fault/checker.ts";
 import { writeHistory } from "../fault/history.ts";
 import { seedFor } from "../fault/random.ts";
 import { REFUND_AFTER_TOLD } from "../fault/scenarios/controls-webhooks.ts";
-import { copySources, type Patch } from "../fault/tree.ts";
+import { bundleSources, copySources, type Patch } from "../fault/tree.ts";
 import type { Topology } from "./driver.ts";
 import { GATEWAYS, type PlannedRound } from "./plan.ts";
 import { runRounds } from "./rounds.ts";
@@ -136,18 +136,19 @@ export const CONTROLS: readonly Control[] = [
     violation: /to an inner address/,
   },
   {
-    name: "each try has an id of its own",
-    topology: "cluster",
+    name: "an end is told before replicas have it",
+    topology: "trio",
     patches: [
       {
-        file: "src/webhooks/delivery-message.ts",
-        from: "const signed = { id: eventId,",
-        to: 'const signed = { id: [eventId, nowMs].join("-"),',
+        file: "src/webhooks/delivery-worker.ts",
+        from: "if (!confirmation || delivery.lease > 1) return true;",
+        to: "if (confirmation || delivery.lease > 0) return true;",
       },
     ],
     ...TELLING,
-    caughtBy: "one id, one end and good signatures over all tries",
-    violation: / came under /,
+    killsGateways: true,
+    caughtBy: "what is told has come true, and is charged so",
+    violation: /was told, but .* is (unknown|void)/,
   },
   {
     name: "a failed task is told, and refunded by the next poll",
@@ -180,11 +181,13 @@ export async function runControl(control: Control, options: ControlOptions): Pro
   const { name, topology, patches, needsNewer, webhooks = false, caughtBy, violation = /(?:)/ } = control;
   const folder = join(options.folder, name.replace(/\W+/g, "-").slice(0, 40));
   mkdirSync(folder, { recursive: true });
+  const root = copySources(options.root, join(folder, "tree"), patches);
+  if (webhooks) await bundleSources(root);
   const outcome = await runRounds({
     scenario: name,
     seed: seedFor(options.seed, name),
     folder,
-    root: copySources(options.root, join(folder, "tree"), patches),
+    root,
     progress: options.progress,
     topology,
     rounds: roundsOf(control),

@@ -65,6 +65,8 @@ const ENTRIES_OF_AN_END = 50;
 /** Retries come within seconds, so what does not move for this long is stuck. A busy machine takes minutes for thousands of tries. */
 const STUCK_AFTER_MS = 60_000;
 const LOOK_EVERY_MS = 200;
+/** Short beside a failover. */
+const NODES_KNOWN_MS = 100;
 
 /** Endpoints of a fleet's customers, the receivers behind them, and what these were told. */
 export class Telling {
@@ -146,8 +148,14 @@ export class Telling {
 
   /** Only here an endpoint is enabled again: one that is enabled at two looks was so between them. */
   async #keepEnabled(): Promise<void> {
-    const nodes = await this.#fleet.nodes();
+    let nodes = await this.#fleet.nodes();
+    let knownMs = Date.now();
     for (const one of this.#endpoints) {
+      // What stood still, or was replaced meanwhile, tells of another time.
+      if (Date.now() - knownMs > NODES_KNOWN_MS) {
+        nodes = await this.#fleet.nodes();
+        knownMs = Date.now();
+      }
       const beforeMs = Date.now();
       const { status } = await readEndpoint(nodes, one.accountId, one.endpointId);
       if (status === "enabled") one.enabledMs.at(-1)![1] = beforeMs;
