@@ -68,7 +68,7 @@ const READS_MAX = 3;
 /** Where unknown outcomes wait for a callback: beyond any failover, short enough that their holds end. */
 const MAX_AGE_MS = 30_000;
 /** Until all are served again, where a gateway that has just become ready may be killed. */
-const SERVED_BESIDE_KILLS_MAX_MS = 20_000;
+const SERVED_BESIDE_KILLS_MAX_MS = 30_000;
 /** Each command of an operator starts a process, which a long round has not to spare all the time. */
 const OPERATOR_REST_MS = 2000;
 
