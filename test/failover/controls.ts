@@ -136,21 +136,6 @@ export const CONTROLS: readonly Control[] = [
     violation: /to an inner address/,
   },
   {
-    name: "an end is told before replicas have it",
-    topology: "trio",
-    patches: [
-      {
-        file: "src/webhooks/delivery-worker.ts",
-        from: "if (!confirmation || delivery.lease > 1) return true;",
-        to: "if (confirmation || delivery.lease > 0) return true;",
-      },
-    ],
-    ...TELLING,
-    killsGateways: true,
-    caughtBy: "what is told has come true, and is charged so",
-    violation: /was told, but .* is (unknown|void)/,
-  },
-  {
     name: "a failed task is told, and refunded by the next poll",
     topology: "cluster",
     patches: REFUND_AFTER_TOLD,
