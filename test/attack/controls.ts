@@ -113,7 +113,11 @@ export const CONTROLS: readonly Control[] = [
     name: "tokens that a token makes without a bound",
     attack: "small-token",
     patches: [
-      { file: "lua/accounts/token.lua", from: "relatives >= family_most", to: "relatives >= family_most + 30" },
+      {
+        file: "lua/accounts/token.lua",
+        from: "relatives >= family_most",
+        to: "relatives >= family_most + 30",
+      },
     ],
     caughtBy: "a token and those that it made make no more than they may",
     scale: 1,

@@ -224,7 +224,11 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
   {
     name: "what is said of a running task is believed though its id is disputed",
     patches: [
-      { file: "lua/generations/observe.lua", from: "if kept.is_disputed and not is_ours then", to: "if false then" },
+      {
+        file: "lua/generations/observe.lua",
+        from: "if kept.is_disputed and not is_ours then",
+        to: "if false then",
+      },
     ],
     run: ends("ids given twice"),
     caughtBy: "nobody is shown another's video",
