@@ -1,4 +1,5 @@
 import { ARCHIVE_CRITERIA } from "./criteria-archive.ts";
+import { SLOT_CRITERIA } from "./criteria-slots.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
 import { capsKept, noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import {
@@ -70,7 +71,12 @@ export interface Verdict {
 /** Judges one run by its recorded history alone. */
 export const check = (history: History): Verdict =>
   judgeBy(
-    [...CRITERIA, ...(history.archive ? ARCHIVE_CRITERIA : []), ...(history.telling ? TELLING_CRITERIA : [])],
+    [
+      ...CRITERIA,
+      ...(history.archive ? ARCHIVE_CRITERIA : []),
+      ...(history.telling ? TELLING_CRITERIA : []),
+      ...(history.posted ? SLOT_CRITERIA : []),
+    ],
     readLedger(history),
   );
 
