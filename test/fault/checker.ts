@@ -1,5 +1,4 @@
 import { ARCHIVE_CRITERIA } from "./criteria-archive.ts";
-import { SLOT_CRITERIA } from "./criteria-slots.ts";
 import { endsOnEvidence, ownVideos, storesKeptApart } from "./criteria-endings.ts";
 import { capsKept, noFalseRefusal, slotsAndDaysKept, slotsFree, windowKept } from "./criteria-limits.ts";
 import {
@@ -10,6 +9,7 @@ import {
   ledgerBalances,
   refundedOnce,
 } from "./criteria-money.ts";
+import { SLOT_CRITERIA } from "./criteria-slots.ts";
 import { TELLING_CRITERIA } from "./criteria-telling.ts";
 import {
   answered,

@@ -13,18 +13,22 @@ function slotsComeBack({ history, requests, upstream }: Ledger): Finding {
   for (const { requestId, endpoint, gateways, postedMs, status, isSlotTaken } of history.posted!) {
     const { state, finishedMs = Number.NaN } = requests.get(requestId) ?? {};
     const [firstMs = Number.NaN] = upstream.get(requestId)?.toldMs ?? [];
-    const which = `${requestId} (${endpoint}, ${gateways} gateways)`;
+    const which = `${requestId} (${endpoint}, ${many(gateways)})`;
     const took = Math.max(0, finishedMs - postedMs);
     if (state === "finished") tookMs.set(gateways, [...(tookMs.get(gateways) ?? []), took]);
-    if (state !== "finished") violations.push(`${which} is ${state} though its callback was answered ${status}`);
+    if (state !== "finished")
+      violations.push(`${which} is ${state} though its callback was answered ${status}`);
     else if (took > SLOT_MS_MAX) violations.push(`${which} had its slot for ${took} ms after its callback`);
-    else if (isSlotTaken) violations.push(`${which} has ended, and its slot was taken a second after its callback`);
+    else if (isSlotTaken)
+      violations.push(`${which} has ended, and its slot was taken a second after its callback`);
     if (firstMs < postedMs) violations.push(`${which} was polled before its callback`);
     if (firstMs >= postedMs) polledMs.push(firstMs - postedMs);
   }
-  const each = [...tookMs].map(([gateways, took]) => `${gateways} gateways: ${spread(took)}`);
+  const each = [...tookMs].map(([gateways, took]) => `${many(gateways)}: ${spread(took)}`);
   return { figure: `${each.join("; ")}; the poll that it leads to came ${spread(polledMs)}`, violations };
 }
+
+const many = (gateways: number): string => `${gateways} gateway${gateways === 1 ? "" : "s"}`;
 
 const spread = (values: readonly number[]): string => {
   const sorted = values.toSorted((a, b) => a - b);
@@ -37,7 +41,9 @@ function allCalledBack({ history, upstream, generations }: Ledger): Finding {
   const posted = new Set(history.posted!.map(({ requestId }) => requestId));
   const violations = [...upstream.values()]
     .filter(({ requestId }) => !posted.has(requestId))
-    .map(({ requestId, callBackUrl = "no address" }) => `${requestId} was not called back about: ${callBackUrl}`);
+    .map(
+      ({ requestId, callBackUrl = "no address" }) => `${requestId} was not called back about: ${callBackUrl}`,
+    );
   for (const { requestId, status } of generations)
     if (status !== 200) violations.push(`${requestId} was answered ${status}`);
   const byEndpoint = Map.groupBy(history.posted!, ({ endpoint }: PostedCallback) => endpoint);

@@ -80,7 +80,10 @@ interface KieBody {
 
 function readWish({ prompt, shots, videoUrl }: SentBody): Wish {
   const text = prompt ?? shots?.[0]?.Scene ?? videoUrl ?? "";
-  const fields = Object.fromEntries(text.split(/[ ?&]/).map((pair) => pair.split("="))) as Record<string, string>;
+  const fields = Object.fromEntries(text.split(/[ ?&]/).map((pair) => pair.split("="))) as Record<
+    string,
+    string
+  >;
   const [badFromMs = 0, badToMs = 0] = (fields.bad ?? "").split("-").map(Number);
   return {
     kind: fields.kind ?? "ok",

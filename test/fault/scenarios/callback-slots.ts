@@ -68,7 +68,9 @@ async function runSlots(options: RunOptions, { each }: SlotsSize): Promise<Histo
     const posting: Promise<void>[] = [];
     world.upstream.steer({
       read(event, { tag }) {
-        posting.push(postAtEnd(world, plan[Number(tag)]!, event).then((one) => void (one && posted.push(one))));
+        posting.push(
+          postAtEnd(world, plan[Number(tag)]!, event).then((one) => void (one && posted.push(one))),
+        );
         return undefined;
       },
     });
@@ -84,7 +86,7 @@ async function runSlots(options: RunOptions, { each }: SlotsSize): Promise<Histo
 async function sendPaced(world: World, plan: readonly Planned[]): Promise<void> {
   const fromMs = performance.now();
   const sending = plan.map(async ({ nth, customer, endpoint, gateways, lifeMs, fails }) => {
-    await pause(fromMs + (nth * 1000) / PER_SECOND - performance.now());
+    await pause(Math.max(0, fromMs + (nth * 1000) / PER_SECOND - performance.now()));
     const gateway = world.gateways[nth % gateways]!;
     const wish = { lifeMs, fails, tag: String(nth) };
     world.client.push(await generate(gateway, customer, wish, { endpoint }));
@@ -102,8 +104,10 @@ async function postAtEnd(
   if (callbackPathOf(event) === "") return undefined;
   await pause(lifeMs + TIMER_EARLY_MS);
   const postedMs = Date.now();
-  const status = await callBack(all[(nth + 1) % gateways]!, event, { status: fails ? "failed" : "completed" });
-  await pause(postedMs + SLOT_MS_MAX - Date.now());
+  const status = await callBack(all[(nth + 1) % gateways]!, event, {
+    status: fails ? "failed" : "completed",
+  });
+  await pause(Math.max(0, postedMs + SLOT_MS_MAX - Date.now()));
   const partition = partitionOf(customer.accountId, await partitionsOf(oneNode(redis)));
   const { slots } = keyRef(customer.keyId, customer.accountId, partition).names;
   const isSlotTaken = (await redis.sismember(slots, requestId)) === 1;
