@@ -262,7 +262,7 @@ export interface ArchiveFacts {
   requests: Record<string, string | null>;
 }
 
-/** The only callback of a task, posted as it ended. Times are Unix ms, by the clock that Redis has too. */
+/** The first callback of a task, posted as it ended. Times are Unix ms, by the clock that Redis has too. */
 export interface PostedCallback {
   requestId: string;
   endpoint: string;
