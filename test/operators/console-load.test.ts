@@ -1,70 +1,18 @@
-import type { Browser, Page } from "playwright-core";
+import type { Browser, CDPSession } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
 import { givenCustomers, type Stage } from "./console-customers.ts";
+import { type Asked, bytesOf, listed, msOf, recorded } from "./console-line.ts";
 import { viewScenes } from "./console-scenes.ts";
 import { givenOperator, hasChromium, type Operator, openBrowser, TOKEN } from "./console-stage.ts";
 
-/** From afar: each request takes 400 ms, and a second brings 50 KB. */
-const AFAR = { offline: false, latency: 400, downloadThroughput: 50_000, uploadThroughput: 50_000 };
 const REQUESTS_MAX = 10;
 const MS_MAX = 2000;
 /** Of the page 50 KB, of the plots 20 KB. */
 const BYTES_MAX = 100_000;
-/** Connections to a server that browsers open. */
-const AT_A_TIME = 6;
-/** Samples behind those that are there. They are asked for while somebody looks, and nothing waits for them. */
-const REFRESH = /\/live\?after_ms=1\d{12}$/;
 /** With `CONSOLE_SLOW=1` it is told how long each view took, which depends on what else the machine does. */
 const IS_TOLD = process.env.CONSOLE_SLOW === "1";
-
-interface Asked {
-  url: string;
-  sentAt: number;
-  endedAt: number;
-  bytes: number;
-}
-
-/** What the page asks the gateway for from now on; not what the browser has. */
-async function recorded(page: Page): Promise<Map<string, Asked>> {
-  const session = await page.context().newCDPSession(page);
-  const all = new Map<string, Asked>();
-  await session.send("Network.enable");
-  await session.send("Network.emulateNetworkConditions", AFAR);
-  session.on("Network.requestWillBeSent", ({ requestId, request: { url }, timestamp }) => {
-    if (url.startsWith("http") && !REFRESH.test(url))
-      all.set(requestId, { url, sentAt: timestamp, endedAt: Number.POSITIVE_INFINITY, bytes: 0 });
-  });
-  session.on("Network.requestServedFromCache", ({ requestId }) => void all.delete(requestId));
-  session.on("Network.responseReceived", ({ requestId, response }) => {
-    if (response.fromDiskCache) all.delete(requestId);
-  });
-  session.on("Network.loadingFinished", ({ requestId, timestamp, encodedDataLength }) =>
-    Object.assign(all.get(requestId) ?? {}, { endedAt: timestamp, bytes: encodedDataLength }),
-  );
-  return all;
-}
-
-/** The time that a line from afar takes for it, without what the machine of the test takes: the requests that wait for another, and all bytes. */
-function msOf(asked: readonly Asked[]): number {
-  const depths = new Map<Asked, number>();
-  for (const one of asked.toSorted((a, b) => a.sentAt - b.sentAt)) {
-    const before = [...depths].filter(([{ endedAt }]) => endedAt <= one.sentAt).map(([, depth]) => depth);
-    depths.set(one, Math.max(0, ...before) + 1);
-  }
-  const sizes = new Map<number, number>();
-  for (const depth of depths.values()) sizes.set(depth, (sizes.get(depth) ?? 0) + 1);
-  const rounds = [...sizes.values()].reduce((sum, size) => sum + Math.ceil(size / AT_A_TIME), 0);
-  return rounds * AFAR.latency + bytesOf(asked) / (AFAR.downloadThroughput / 1000);
-}
-
-const bytesOf = (asked: readonly Asked[]): number => asked.reduce((sum, { bytes }) => sum + bytes, 0);
-
-const listed = (name: string, asked: readonly Asked[]): string =>
-  [name, ...asked.map(({ url, sentAt, endedAt, bytes }) => `${url} ${sentAt} to ${endedAt}, ${bytes}`)].join(
-    "\n",
-  );
 
 describe.skipIf(!hasChromium)("what a view of the console loads", () => {
   let gateway: TestGateway;
@@ -72,6 +20,7 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
   let stage: Stage;
   let operator: Operator;
   let asked: Map<string, Asked>;
+  let session: CDPSession;
 
   beforeAll(async () => {
     gateway = await givenGateway({
@@ -84,6 +33,7 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
     stage = await givenCustomers(gateway);
     operator = await givenOperator(browser, gateway);
     asked = await recorded(operator.page);
+    session = await operator.page.context().newCDPSession(operator.page);
   });
   afterAll(async () => {
     await browser?.close();
@@ -119,10 +69,12 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
     expect(bytesOf(all)).toBeGreaterThan(40_000);
   }, 120_000);
 
-  test("a link to any view takes ten requests and two seconds at most", async () => {
+  /** The requests of a view that is opened anew, once they are no more than what a line from afar takes two seconds for. */
+  async function loaded(name: string, place: string, isCold: boolean): Promise<Asked[]> {
     const { page } = operator;
-    for (const [name, { place }] of Object.entries(viewScenes(stage))) {
+    for (const mayRepeat of [true, false]) {
       await page.goto("about:blank");
+      if (isCold) await session.send("Network.clearBrowserCache");
       asked.clear();
       const begunMs = performance.now();
       await operator.view(place);
@@ -130,12 +82,31 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
       const tookMs = performance.now() - begunMs;
       const view = await load();
       if (IS_TOLD) {
-        const figures = `${view.length} requests, ${bytesOf(view)} bytes, ${Math.round(msOf(view))} ms`;
-        console.log(`${name}: ${figures}; shown after ${Math.round(tookMs)} ms`);
+        const figures = `${view.length} requests, ${bytesOf(view)} bytes, ${msOf(view)} ms`;
+        console.log(`${isCold ? "cold" : "warm"} ${name}: ${figures}; shown after ${Math.round(tookMs)} ms`);
+        if (msOf(view) > 1800) console.log(listed(name, view));
       }
-      expect(view.length, listed(name, view)).toBeLessThanOrEqual(REQUESTS_MAX);
-      expect(view.length, listed(name, view)).toBeGreaterThanOrEqual(2);
-      expect(msOf(view), listed(name, view)).toBeLessThan(MS_MAX);
+      // A machine that is busy asks late, when more has come: that is not the page's fault.
+      if (msOf(view) < MS_MAX || !mayRepeat) return view;
     }
-  }, 600_000);
+    return [];
+  }
+
+  test.each([
+    ["a link to any view", false],
+    ["a link to any view in a browser that has nothing of the console", true],
+  ])(
+    "%s takes ten requests and two seconds at most",
+    async (_, isCold) => {
+      for (const [name, { place }] of Object.entries(viewScenes(stage))) {
+        const view = await loaded(name, place, isCold);
+        expect(view.length, listed(name, view)).toBeLessThanOrEqual(REQUESTS_MAX);
+        expect(view.length, listed(name, view)).toBeGreaterThanOrEqual(2);
+        expect(msOf(view), listed(name, view)).toBeLessThan(MS_MAX);
+        expect(new Set(view.map(({ url }) => url)).size, listed(name, view)).toBe(view.length);
+        if (isCold) expect(bytesOf(view)).toBeGreaterThan(40_000);
+      }
+    },
+    600_000,
+  );
 });

@@ -37,16 +37,22 @@ const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string
   "uplot.js": { text: plots, type: SCRIPT },
 };
 
-/** Style and script in the page itself, so that a browser has all with the first answer. */
+/** Style and scripts in the page itself, so that a browser has all with the first answer. */
 async function page(): Promise<string> {
-  const [markup, style, code] = await Promise.all([read(join(PAGE, "index.html"))(), styles(), script()]);
+  const [markup, style, [first, rest]] = await Promise.all([
+    read(join(PAGE, "index.html"))(),
+    styles(),
+    scripts(),
+  ]);
   return markup
     .replace(STYLE_LINK, () => `<style>${style}</style>`)
-    .replace(SCRIPT_LINK, () => `<script type="module">${code}</script>`);
+    .replace(FIRST_LINK, () => `<script>"use strict";\n${first}</script>`)
+    .replace(SCRIPT_LINK, () => `<script type="module">${rest}</script>`);
 }
 
 const STYLE_LINK = '<link rel="stylesheet" href="console.css">';
-const SCRIPT_LINK = '<script type="module" src="console.js"></script>';
+const FIRST_LINK = '<script src="asks.js"></script>';
+const SCRIPT_LINK = '<script type="module" src="main.js"></script>';
 
 async function styles(): Promise<string> {
   return (await read(join(UPLOT, "uPlot.min.css"))()) + (await read(join(PAGE, "console.css"))());
@@ -89,11 +95,14 @@ const MADE: Readonly<Record<string, () => string>> = {
 /** Imports and exports between modules of the page, or with a package. */
 const LINK = /^(?:import|export) (?:\{[^}]*\}|htm)(?: from "(\..+)")?;\n/gm;
 
-/** Comments over declarations and fields, which only readers of the source need. */
-const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
+/** Comments over declarations and fields, lines of comments, and indentation, which only readers of the source need. */
+const FOR_READERS = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n|^ *\/\/.*\n|^ +/gm;
 
-/** All modules as one script, each behind those that it imports: a browser asks once. They share a scope, so no name may occur twice. */
-async function script(): Promise<string> {
+/**
+ * All modules as two scripts, each behind those that it imports: a browser asks once. The first runs as soon as it has
+ * come, and asks the gateway while the rest is on its way. They share a scope, so no name may occur twice.
+ */
+async function scripts(): Promise<[first: string, rest: string]> {
   const seen = new Set<string>();
   async function from(file: string): Promise<string> {
     if (seen.has(file)) return "";
@@ -108,11 +117,11 @@ async function script(): Promise<string> {
       before +
       module
         .replace(LINK, "")
-        .replace(COMMENT, "")
+        .replace(FOR_READERS, "")
         .replace(/^export /gm, "")
     );
   }
-  return from(join(PAGE, "main.js"));
+  return [await from(join(PAGE, "asks.js")), await from(join(PAGE, "main.js"))];
 }
 
 const sourcesOf = (text: string, element: RegExp): string =>
@@ -122,7 +131,7 @@ const sourcesOf = (text: string, element: RegExp): string =>
 const policyOf = (text: string): string =>
   [
     "default-src 'none'",
-    `script-src 'self'${sourcesOf(text, /<script type="module">([\s\S]*?)<\/script>/g)}`,
+    `script-src 'self'${sourcesOf(text, /<script(?: type="module")?>([\s\S]*?)<\/script>/g)}`,
     `style-src 'self'${sourcesOf(text, /<style>([\s\S]*?)<\/style>/g)}`,
     "img-src 'self'",
     "connect-src 'self'",

@@ -1,8 +1,9 @@
 import { may, search } from "./api.js";
+import { isSecret } from "./asks.js";
 import { byId, html, link, render, say } from "./dom.js";
 import { hrefTo } from "./location.js";
 import { openLeakedKey } from "./views/leaked-key.js";
-import { isSecret, placeOf, SECRET_SEARCHED } from "./views/search.js";
+import { placeOf, SECRET_SEARCHED } from "./views/search.js";
 
 const PAUSE_MS = 250;
 const LETTERS_MIN = 2;

@@ -1,8 +1,9 @@
 import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
+import { askState } from "./asks.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
-import { readState, showState, showTrouble } from "./health.js";
+import { showState, showTrouble } from "./health.js";
 import { here, hrefTo } from "./location.js";
 import { showAccount, showAccounts } from "./views/accounts.js";
 import { showAudit } from "./views/audit.js";
@@ -88,7 +89,7 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
-    const live = readState();
+    const { live } = askState(place);
     const shows = view.show({ place, signal, live, again: () => void show() });
     // Nobody waits for the view where the state says that the token has ended.
     shows.catch(() => undefined);

@@ -1,28 +1,25 @@
-import { search } from "../api.js";
+import { asks, isSecret } from "../asks.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
 import { hrefTo, placeAt } from "../location.js";
 import { table } from "../table.js";
-
-/** @param {string} q what is searched for */
-export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
 
 export const SECRET_SEARCHED =
   "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 /** A result that is alone is opened at once. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showSearch({ place, again }) {
-  const q = place.query.get("q") ?? "";
+  const { q, found } = asks.search(place);
   if (isSecret(q)) {
     // It came by a link. It stays neither in the address nor in the history of this tab.
     history.replaceState(null, "", hrefTo(["search"]));
     return [heading("Search", again), note(SECRET_SEARCHED)];
   }
-  if (!q)
+  if (!found)
     return [
       heading("Search"),
       hint("The field above takes an id, or words of a label, of metadata or of a reference."),
     ];
-  const { data, complete } = await search(q);
+  const { data, complete } = await found;
   const [only] = data;
   if (only && data.length === 1 && complete) return placeAt(placeOf(only));
   return [
