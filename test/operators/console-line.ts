@@ -1,4 +1,5 @@
-import type { Page } from "playwright-core";
+import { brotliCompressSync } from "node:zlib";
+import type { CDPSession } from "playwright-core";
 
 /** A line from afar: each request takes 400 ms, and a second brings 50 KB. */
 const LATENCY_MS = 400;
@@ -7,10 +8,17 @@ const BYTES_PER_MS = 50;
 const AT_A_TIME = 6;
 /** Samples behind those that are there. They are asked for while somebody looks, and nothing waits for them. */
 const REFRESH = /\/live\?after_ms=1\d{12}$/;
+/** Of the browser's tab: it is asked for once all else is there, and nothing waits for it. */
+const ICON = /\/icon\.svg/;
+
+/** An answer's headers, at most. */
+const HEADER_BYTES = 1500;
 
 export interface Asked {
   url: string;
   sentAt: number;
+  /** The page's first script sent it, for which so much of the page is needed. */
+  firstBytes: number | undefined;
   /** Infinite until all of it has come. */
   endedAt: number;
   bytes: number;
@@ -18,9 +26,14 @@ export interface Asked {
   parts: { at: number; bytes: number }[];
 }
 
-/** What the page asks the gateway for from now on, over a line from afar; not what the browser has. */
-export async function recorded(page: Page): Promise<Map<string, Asked>> {
-  const session = await page.context().newCDPSession(page);
+/** What the page asks the gateway for from now on, over a line from afar; not what the browser has. @param url of the page */
+export async function recorded(session: CDPSession, url: string): Promise<Map<string, Asked>> {
+  const text = await (await fetch(url)).text();
+  const first = text.slice(0, text.indexOf("</script>"));
+  const [firstBytes, firstLines] = [
+    brotliCompressSync(first).length + HEADER_BYTES,
+    first.split("\n").length,
+  ];
   const all = new Map<string, Asked>();
   const pace = BYTES_PER_MS * 1000;
   await session.send("Network.enable");
@@ -30,9 +43,18 @@ export async function recorded(page: Page): Promise<Map<string, Asked>> {
     downloadThroughput: pace,
     uploadThroughput: pace,
   });
-  session.on("Network.requestWillBeSent", ({ requestId, request: { url }, timestamp }) => {
-    if (url.startsWith("http") && !REFRESH.test(url))
-      all.set(requestId, { url, sentAt: timestamp, endedAt: Number.POSITIVE_INFINITY, bytes: 0, parts: [] });
+  session.on("Network.requestWillBeSent", ({ requestId, request: { url }, timestamp, initiator }) => {
+    if (!url.startsWith("http") || REFRESH.test(url)) return;
+    const frames = initiator.stack?.callFrames ?? [];
+    const isFirst = frames.length > 0 && frames.every(({ lineNumber }) => lineNumber < firstLines);
+    all.set(requestId, {
+      url,
+      sentAt: timestamp,
+      firstBytes: isFirst ? firstBytes : undefined,
+      endedAt: Number.POSITIVE_INFINITY,
+      bytes: 0,
+      parts: [],
+    });
   });
   session.on("Network.requestServedFromCache", ({ requestId }) => void all.delete(requestId));
   session.on("Network.responseReceived", ({ requestId, response }) => {
@@ -59,14 +81,21 @@ export const listed = (name: string, asked: readonly Asked[]): string =>
 const hadOf = ({ endedAt, bytes, parts }: Asked, at: number): number =>
   endedAt <= at ? bytes : (parts.findLast((part) => part.at <= at)?.bytes ?? 0);
 
+/** How much of each answer has to come before one is asked for. A machine that is busy runs the first script late, when more has come. */
+const needsOf = ({ sentAt, firstBytes }: Asked, all: readonly Asked[]): number[] =>
+  all.map((other, at) =>
+    firstBytes === undefined ? hadOf(other, sentAt) : at === 0 ? Math.min(other.bytes, firstBytes) : 0,
+  );
+
 /**
- * The time that the line takes for it all, without what the machine of the test takes: each request waits for what had
- * come of the others when it was sent, then for a connection and for its latency, and all share the line.
+ * The time that the line takes for it all, without what the machine of the test takes: each request waits for what it needs
+ * of the others, then for a connection and for its latency, and all share the line.
  */
-export function msOf(asked: readonly Asked[]): number {
+export function msOf(all: readonly Asked[]): number {
+  const asked = all.filter(({ url }) => !ICON.test(url));
   const replayed = asked.map((one) => ({
     bytes: one.bytes,
-    needs: asked.map((other) => (other === one ? 0 : hadOf(other, one.sentAt))),
+    needs: needsOf(one, asked),
     sentMs: Number.POSITIVE_INFINITY,
     come: 0,
   }));

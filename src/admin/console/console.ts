@@ -34,12 +34,13 @@ const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string
   ),
   "": { text: page, type: "text/html; charset=utf-8" },
   "icon.svg": { text: read(join(PAGE, "icon.svg")), type: "image/svg+xml" },
+  "more.js": { text: async () => (await scripts()).more, type: SCRIPT },
   "uplot.js": { text: plots, type: SCRIPT },
 };
 
 /** Style and scripts in the page itself, so that a browser has all with the first answer. */
 async function page(): Promise<string> {
-  const [markup, style, [first, rest]] = await Promise.all([
+  const [markup, style, { first, rest }] = await Promise.all([
     read(join(PAGE, "index.html"))(),
     styles(),
     scripts(),
@@ -47,12 +48,12 @@ async function page(): Promise<string> {
   return markup
     .replace(STYLE_LINK, () => `<style>${style}</style>`)
     .replace(FIRST_LINK, () => `<script>"use strict";\n${first}</script>`)
-    .replace(SCRIPT_LINK, () => `<script type="module">${rest}</script>`);
+    .replace(SCRIPT_LINK, () => `<script>"use strict";\n${rest}</script>`);
 }
 
 const STYLE_LINK = '<link rel="stylesheet" href="console.css">';
 const FIRST_LINK = '<script src="asks.js"></script>';
-const SCRIPT_LINK = '<script type="module" src="main.js"></script>';
+const SCRIPT_LINK = '<script src="main.js"></script>';
 
 async function styles(): Promise<string> {
   return (await read(join(UPLOT, "uPlot.min.css"))()) + (await read(join(PAGE, "console.css"))());
@@ -99,10 +100,11 @@ const LINK = /^(?:import|export) (?:\{[^}]*\}|htm)(?: from "(\..+)")?;\n/gm;
 const FOR_READERS = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n|^ *\/\/.*\n|^ +/gm;
 
 /**
- * All modules as two scripts, each behind those that it imports: a browser asks once. The first runs as soon as it has
- * come, and asks the gateway while the rest is on its way. They share a scope, so no name may occur twice.
+ * All modules as three scripts, each module behind those that it imports. The first two are in the page: one runs as soon as
+ * it has come, and asks the gateway while the rest is on its way. They share the scope of the page, which a module that
+ * comes later sees, so no name may occur twice.
  */
-async function scripts(): Promise<[first: string, rest: string]> {
+async function scripts(): Promise<{ first: string; rest: string; more: string }> {
   const seen = new Set<string>();
   async function from(file: string): Promise<string> {
     if (seen.has(file)) return "";
@@ -121,7 +123,10 @@ async function scripts(): Promise<[first: string, rest: string]> {
         .replace(/^export /gm, "")
     );
   }
-  return [await from(join(PAGE, "asks.js")), await from(join(PAGE, "main.js"))];
+  const [first, rest] = [await from(join(PAGE, "asks.js")), await from(join(PAGE, "main.js"))];
+  const entry = await read(join(PAGE, "more.js"))();
+  const names = Array.from(entry.matchAll(/^export \{(.*)\}/gm), ([, list]) => list);
+  return { first, rest, more: `${await from(join(PAGE, "more.js"))}export {${names.join()}};\n` };
 }
 
 const sourcesOf = (text: string, element: RegExp): string =>
@@ -131,7 +136,7 @@ const sourcesOf = (text: string, element: RegExp): string =>
 const policyOf = (text: string): string =>
   [
     "default-src 'none'",
-    `script-src 'self'${sourcesOf(text, /<script(?: type="module")?>([\s\S]*?)<\/script>/g)}`,
+    `script-src 'self'${sourcesOf(text, /<script>([\s\S]*?)<\/script>/g)}`,
     `style-src 'self'${sourcesOf(text, /<style>([\s\S]*?)<\/style>/g)}`,
     "img-src 'self'",
     "connect-src 'self'",

@@ -61,8 +61,19 @@ export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
 /** Loaded once, with the first view that has a plot. */
 export const loadPlots = () => import("./uplot.js");
 
+/** Views of the page itself; the others are in a file of their own. */
+const IN_THE_PAGE = ["overview", "accounts", "account", "key", "keys"];
+
+/** It is loaded ahead, and runs once the page is there, whose scope it shares. */
+function expectMore() {
+  const link = document.createElement("link");
+  link.rel = "modulepreload";
+  link.href = "./more.js";
+  document.head.append(link);
+}
+
 /** What was asked for while the rest of the page was on its way. @type {Map<unknown, object>} */
-const begun = new Map();
+export const begun = new Map();
 const begunWith = token.get();
 addEventListener("hashchange", () => begun.clear());
 
@@ -255,6 +266,7 @@ function begin() {
   const needed = [askState];
   if (Object.hasOwn(asks, name)) needed.push(asks[/** @type {keyof typeof asks} */ (name)]);
   if (name === "account") needed.push(partAsks[partOf(place)]);
+  if (!IN_THE_PAGE.includes(name) || needed.includes(partAsks.webhooks)) expectMore();
   for (const ask of needed) begun.set(ask, ask(place));
 }
 

@@ -13,6 +13,7 @@ import {
   html,
   link,
   moment,
+  targetOf,
   taskLink,
   tile,
   tiles,
@@ -36,10 +37,8 @@ import {
 } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
-import { targetOf } from "./audit.js";
 import { keysPart } from "./key.js";
 import { askLeakedKey } from "./leaked-key.js";
-import { showWebhooks } from "./webhooks.js";
 
 const ACCOUNT_STATUSES = choiceOf("any", ["active", "suspended", "closed"]);
 
@@ -144,7 +143,10 @@ const PARTS = {
   tasks: { title: "Tasks", show: showAccountTasks },
   refusals: { title: "Refusals", show: showAccountRefusals },
   timeline: { title: "Timeline", show: showTimeline },
-  webhooks: { title: "Webhooks", show: showWebhooks },
+  webhooks: {
+    title: "Webhooks",
+    show: async (id, context) => (await context.more()).showWebhooks(id, context),
+  },
 };
 
 /** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */

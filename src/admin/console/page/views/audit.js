@@ -1,8 +1,8 @@
 import { ownAccounts } from "../api.js";
 import { asks } from "../asks.js";
-import { code, heading, hint, html, keyLink, link, moment, taskLink } from "../dom.js";
+import { code, heading, hint, html, link, moment, targetOf } from "../dom.js";
 import { capitalized } from "../format.js";
-import { hrefHere, hrefTo, placeAt } from "../location.js";
+import { hrefHere, placeAt } from "../location.js";
 import { AUDIT_ACTIONS, changedFields, deedOf, personOf } from "../sentences.js";
 import { ACCOUNT_COLUMN, choiceOf, DAYS, filtered, NONE_SO_FAR, pagedTable } from "../table.js";
 
@@ -54,14 +54,6 @@ function auditPage({ query }, page) {
     ),
     hint("Records are kept for 90 days, and in the archive where there is one."),
   ];
-}
-
-/** The changed object, unless it is the account. @param {AuditRecord} record */
-export function targetOf({ action, account_id: account, target, key_label }) {
-  if (!target || target === account) return "–";
-  if (action.startsWith("key.")) return keyLink(account, target, key_label);
-  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account ?? "", target]), code(target));
-  return action.startsWith("task.") ? taskLink(target) : code(target);
 }
 
 /** All that the same person did. @param {string} by */

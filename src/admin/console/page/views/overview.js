@@ -201,6 +201,9 @@ class Figures extends Component {
     history: { seconds: [], series: {} },
   };
 
+  /** The first ones, which were asked for with the view. @type {Promise<Live> | undefined} */
+  samples = this.props.asked.samples;
+
   componentDidMount() {
     // The state at the top was shown from it. Its samples are not worth a wait: they come next.
     this.props.live?.then((live) => this.state.live ?? this.setState({ live })).catch(() => undefined);
@@ -224,10 +227,9 @@ class Figures extends Component {
     if (this.state.paused) return;
     const { history } = this.state;
     try {
-      const latest = history.seconds.at(-1);
-      const live = await (latest === undefined
-        ? this.props.asked.samples
-        : readLive(Math.round(latest * 1000)));
+      const ahead = this.samples;
+      this.samples = undefined;
+      const live = await (ahead ?? readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000)));
       if (this.props.signal.aborted) return;
       showGateway(live);
       this.setState({ live, trouble: undefined, history: appended(history, live) });

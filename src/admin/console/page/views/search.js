@@ -1,10 +1,8 @@
 import { asks, isSecret } from "../asks.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
-import { hrefTo, placeAt } from "../location.js";
+import { SECRET_SEARCHED } from "../find.js";
+import { hrefTo, placeAt, placeOf } from "../location.js";
 import { table } from "../table.js";
-
-export const SECRET_SEARCHED =
-  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 /** A result that is alone is opened at once. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showSearch({ place, again }) {
@@ -54,16 +52,4 @@ export async function showSearch({ place, again }) {
       "Ids are whole, those of accounts also their beginning. In labels of accounts and keys, in metadata and in references a word is found by its beginning, and by the words behind it. Tokens are not found by their labels: they stand under Tokens.",
     ),
   ];
-}
-
-/** @param {Found} found */
-export function placeOf({ kind, id, account_id, key_id }) {
-  if (kind === "refusal") return hrefTo(["key", account_id ?? "", key_id ?? ""], { request_id: id });
-  if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
-  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
-  if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });
-  if (kind === "audit") return hrefTo(["audit"], { audit_id: id, account_id: account_id ?? "" });
-  if (kind === "token") return hrefTo(["tokens"], { token_id: id });
-  if (kind === "task" || kind === "request") return hrefTo(["task", id]);
-  return hrefTo(["account", account_id ?? id]);
 }
