@@ -102,11 +102,12 @@ export const askState = ahead(() => ({
 /** What each view is shown from, by its name in the address. */
 export const asks = {
   overview: ahead(() => ({
+    // The largest begins first.
+    plots: loadPlots(),
     money: readOverview(),
     runningOut: may("accounts:read") ? listAccounts({ sort: "days_left", limit: 5 }) : undefined,
     health: readHealth(),
     samples: readLive(0),
-    plots: loadPlots(),
   })),
   accounts: ahead(({ query }) => ({
     page: listAccounts({
@@ -212,9 +213,9 @@ export const partAsks = {
     const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
     return {
       days,
+      plots: may("usage:read") ? loadPlots() : undefined,
       usage: may("usage:read") ? readUsage(id, { from: day(days - 1), group_by: "day" }) : undefined,
       keys: may("keys:read") ? listKeys(id, keysPage(place)) : undefined,
-      plots: may("usage:read") ? loadPlots() : undefined,
     };
   }),
   transactions: ahead(({ args: [id = ""], query }) => ({
