@@ -10,6 +10,7 @@ const STATUS_MAX = 999;
 const H = "H".charCodeAt(0);
 const SECOND_MS = 1000;
 const REFUSED_PAUSE_MS = 50;
+const PACE_EVERY_MS = 1;
 
 interface TurnsOptions {
   url: string;
@@ -18,16 +19,18 @@ interface TurnsOptions {
   from: readonly string[];
   /** As `performance.now()` counts. */
   untilMs: number;
+  /** At most so many are sent, over all connections; as many as are answered when left out. */
+  perSecond?: number;
   /** A request without a body, in ASCII. */
   request(nth: number): string;
 }
 
 /**
- * Sends requests over many connections, each as soon as the one before it on its connection is answered, until the time is up. For attacks
- * whose rate counts: a request takes this process a third of what it takes in `pipeline`. @returns the answers in each whole second
+ * Sends requests over many connections, on each the next one once the one before it is answered, until the time is up. For attacks whose
+ * rate counts: a request takes this process a third of what it takes in `pipeline`. @returns the answers in each whole second
  */
 export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<number[]> {
-  const { connections, untilMs } = options;
+  const { connections, untilMs, perSecond = Number.POSITIVE_INFINITY } = options;
   const fromMs = performance.now();
   const seconds = new Array<number>(Math.floor((untilMs - fromMs) / SECOND_MS)).fill(0);
   const statuses = new Uint32Array(STATUS_MAX + 1);
@@ -36,13 +39,25 @@ export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<nu
     const second = Math.floor((nowMs - fromMs) / SECOND_MS);
     if (second < seconds.length) seconds[second]!++;
   };
-  const turns = { ...options, buffer: Buffer.alloc(READ_BYTES), sent: 0, answered };
+  const isDue = (): boolean => turns.sent < ((performance.now() - fromMs) / SECOND_MS) * perSecond;
+  const turns: Turns = {
+    ...options,
+    buffer: Buffer.alloc(READ_BYTES),
+    sent: 0,
+    waiting: [],
+    isDue,
+    answered,
+  };
+  const pacing = setInterval(() => {
+    while (turns.waiting.length > 0 && isDue()) turns.waiting.shift()!();
+  }, PACE_EVERY_MS);
   const work = Array.from({ length: connections }, async (_, nth) => {
     while (performance.now() < untilMs) {
       if (!(await takeTurns(tally, turns, nth))) await pause(REFUSED_PAUSE_MS);
     }
   });
   await Promise.all(work);
+  clearInterval(pacing);
   for (const [status, count] of statuses.entries()) {
     if (count > 0) tally.answers[status] = (tally.answers[status] ?? 0) + count;
   }
@@ -53,6 +68,9 @@ interface Turns extends TurnsOptions {
   /** All connections read into it, and none keeps what it read. */
   buffer: Buffer;
   sent: number;
+  /** Send the next request of a connection. */
+  waiting: (() => void)[];
+  isDue(): boolean;
   answered(status: number, nowMs: number): void;
 }
 
@@ -73,8 +91,9 @@ async function takeTurns(tally: Tally, turns: Turns, nth: number): Promise<boole
     if (buffer[0] !== H) return true;
     const nowMs = performance.now();
     answered(Number(buffer.toString("latin1", ...STATUS)), nowMs);
-    if (nowMs < untilMs) send();
-    else socket.destroy();
+    if (nowMs >= untilMs) socket.destroy();
+    else if (turns.isDue()) send();
+    else turns.waiting.push(send);
     return true;
   };
   const socket = connect({

@@ -251,6 +251,20 @@ note_ended(request, now, request_id, account_id,`,
     violation: /was ended for its age, though/,
   },
   {
+    name: "a callback is believed that its task has completed",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: 'return (await this.#observe(request, task, outcome)) ?? "unanswered";',
+        to: `const said = outcome.outcome === "task" ? { ...outcome, status: "completed" as const } : outcome;
+    return (await this.#observe(request, task, said)) ?? "unanswered";`,
+      },
+    ],
+    run: slotsBack,
+    caughtBy: "failed tasks refunded exactly once",
+    violation: /ended as completed, which the upstream never said/,
+  },
+  {
     name: "a callback for an unknown outcome is not used",
     patches: [
       {
