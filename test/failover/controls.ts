@@ -112,7 +112,7 @@ export const CONTROLS: readonly Control[] = [
     topology: "trio",
     patches: [
       {
-        file: "lua/lease-deliveries.lua",
+        file: "lua/webhooks/lease-deliveries.lua",
         from: 'call("ZADD", queue, lease_end, event_id)',
         to: 'call("ZREM", queue, event_id)',
       },

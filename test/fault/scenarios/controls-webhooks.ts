@@ -1,4 +1,5 @@
 import type { Patch } from "../tree.ts";
+import { callbackSlots } from "./callback-slots.ts";
 import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
 import { runWebhookLoads } from "./webhook-loads.ts";
@@ -15,15 +16,82 @@ const calledBack =
   (options) =>
     callbacks.run(options, { each: 4, only });
 
+const slotsBack: Control["run"] = (options) => callbackSlots.run(options, { each: 40 });
+const SLOTS_BACK = "slots come back within 1000 ms of the callback, without polls";
+
+/** The next poll frees the slot of a task that has ended. */
+const SLOT_LEFT_TAKEN: Control["patches"] = [
+  {
+    file: "lua/generations/observe.lua",
+    from: 'call("SREM", slots, request_id)\nif shared',
+    to: "if shared",
+  },
+  {
+    file: "lua/generations/observe.lua",
+    from: 'if state == "finished" then\n',
+    to: 'if state == "finished" then\n  call("SREM", slots, request_id)\n',
+  },
+];
+
+/** Slots that callbacks ought to free. */
+const SLOT_CONTROLS: readonly Control[] = [
+  {
+    name: "with `relay: all` only those that ask for a callback get an address",
+    patches: [
+      {
+        file: "src/gateway/relay.ts",
+        from: 'if (callBackUrl === undefined && config.webhooks.relay !== "all") return undefined;',
+        to: "if (callBackUrl === undefined) return undefined;",
+      },
+    ],
+    run: slotsBack,
+    caughtBy: "every generation is called back about",
+    violation: /was not called back about: no address/,
+  },
+  {
+    name: "a callback about a running task is answered, and the task is left to the sweeps",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: "return this.#poll(request);",
+        to: 'return "observed";',
+      },
+    ],
+    run: slotsBack,
+    caughtBy: SLOTS_BACK,
+    violation: /is bound though its callback was answered 200/,
+  },
+  {
+    name: "a callback has its task polled with the next sweep",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: "return this.#poll(request);",
+        to: "return pause(2000 - (Date.now() % 2000)).then(() => this.#poll(request));",
+      },
+    ],
+    run: slotsBack,
+    caughtBy: SLOTS_BACK,
+    violation: /had its slot for \d+ ms after/,
+  },
+  {
+    name: "a slot that the callback's poll leaves taken",
+    patches: SLOT_LEFT_TAKEN,
+    run: slotsBack,
+    caughtBy: SLOTS_BACK,
+    violation: /its slot was taken a second after/,
+  },
+];
+
 /** The campaign of failovers seeds it, too. */
 export const REFUND_AFTER_TOLD: Patch[] = [
   {
-    file: "lua/observe.lua",
+    file: "lua/generations/observe.lua",
     from: 'if status == "failed" and refunds_failed == "1" then\n',
     to: 'if status == "failed" and refunds_failed == "" then\n',
   },
   {
-    file: "lua/observe.lua",
+    file: "lua/generations/observe.lua",
     from: 'if state == "finished" then\n',
     to: `if state == "finished" then
   if record.status == "failed" and not record.refunded then
@@ -40,7 +108,7 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     name: "a result is taken whichever lease it is of",
     patches: [
       {
-        file: "lua/settle-delivery.lua",
+        file: "lua/webhooks/settle-delivery.lua",
         from: 'if not one or one.state ~= "waiting" or int(one.leases) ~= lease or one.at ~= due_at then',
         to: 'if not one or one.state ~= "waiting" then',
       },
@@ -72,14 +140,14 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     name: "an end is told by the poll that sees it, and saved by the next one",
     patches: [
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: "local callback = record.callback\n",
         to: `local callback = record.callback
 local is_told = call("EXISTS", string.match(request, "^tg:{p%d+}") .. ":event:evt_" .. request_id .. "_task_" .. status) == 1
 `,
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: "note_ended(request, now, request_id, account_id,",
         to: `if not is_told then
   call("ZADD", due, task_score(now + poll_ms), request_id)
@@ -94,18 +162,7 @@ note_ended(request, now, request_id, account_id,`,
   },
   {
     name: "a slot that a told end leaves taken until the next poll",
-    patches: [
-      {
-        file: "lua/observe.lua",
-        from: 'call("SREM", slots, request_id)\nif shared',
-        to: "if shared",
-      },
-      {
-        file: "lua/observe.lua",
-        from: 'if state == "finished" then\n',
-        to: 'if state == "finished" then\n  call("SREM", slots, request_id)\n',
-      },
-    ],
+    patches: SLOT_LEFT_TAKEN,
     run: run(),
     caughtBy: "slot and refund are booked before it is told",
     violation: /while its slot was taken/,
@@ -140,12 +197,12 @@ note_ended(request, now, request_id, account_id,`,
     name: "a poll after the end changes it",
     patches: [
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state == "finished" then\n',
         to: 'if state == "finished" and (kept.status == status or not is_final(status)) then\n',
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state ~= "bound" then',
         to: 'if state ~= "bound" and state ~= "finished" then',
       },
@@ -157,7 +214,7 @@ note_ended(request, now, request_id, account_id,`,
     name: "a delivery is forgotten when it is taken to be sent",
     patches: [
       {
-        file: "lua/lease-deliveries.lua",
+        file: "lua/webhooks/lease-deliveries.lua",
         from: 'call("ZADD", queue, lease_end, event_id)',
         to: 'call("ZREM", queue, event_id)',
       },
@@ -196,6 +253,20 @@ note_ended(request, now, request_id, account_id,`,
     run: calledBack("for an unknown outcome, with the task of another account"),
     caughtBy: "tasks end on evidence",
     violation: /was ended for its age, though/,
+  },
+  {
+    name: "a callback is believed that its task has completed",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: 'return (await this.#observe(request, task, outcome)) ?? "unanswered";',
+        to: `const said = outcome.outcome === "task" ? { ...outcome, status: "completed" as const } : outcome;
+    return (await this.#observe(request, task, said)) ?? "unanswered";`,
+      },
+    ],
+    run: slotsBack,
+    caughtBy: "failed tasks refunded exactly once",
+    violation: /ended as completed, which the upstream never said/,
   },
   {
     name: "a callback for an unknown outcome is not used",
@@ -246,4 +317,5 @@ note_ended(request, now, request_id, account_id,`,
     run: (options) => runWebhookLoads(options, true),
     caughtBy: "fresh deliveries are as fast as without",
   },
+  ...SLOT_CONTROLS,
 ];
