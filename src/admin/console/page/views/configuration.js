@@ -1,16 +1,17 @@
-import { listPackages, listPrices, listTiers, readConfiguration } from "../api.js";
+import { asks } from "../asks.js";
 import { badge, code, heading, hint, html, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { table } from "../table.js";
 
 /** @param {Context} context @returns {Promise<Content>} */
-export async function showConfiguration({ again }) {
+export async function showConfiguration({ place, again }) {
+  const asked = asks.configuration(place);
   const [tiers, prices, packages, configuration] = await Promise.all([
-    listTiers(),
-    listPrices(),
-    listPackages(),
-    readConfiguration(),
+    asked.tiers,
+    asked.prices,
+    asked.packages,
+    asked.configuration,
   ]);
   return [
     heading("Configuration", again),
