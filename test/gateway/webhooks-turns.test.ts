@@ -42,8 +42,9 @@ async function givenTries({
     tries,
     worker,
     async stop(): Promise<void> {
+      const stopped = worker.stop();
       for (const { end } of tries) end({ outcome: "failed" });
-      await worker.stop();
+      await stopped;
       await connection.close();
       await stage.stop();
     },
