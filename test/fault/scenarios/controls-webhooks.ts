@@ -101,8 +101,8 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/webhooks/delivery-worker.ts",
-        from: "        leaseMs,\n",
-        to: "        leaseMs: timeoutMs / 10,\n",
+        from: "      leaseMs,\n",
+        to: "      leaseMs: timeoutMs / 10,\n",
       },
     ],
     run: run(),
