@@ -83,7 +83,7 @@ function missingTiers({ missing }) {
 }
 
 /** The parameters that a price depends on, with their units. @type {Record<string, (value: string) => string>} */
-const UNITS = { duration: (value) => `${value} s`, n_frames: (value) => `${value} frames` };
+const UNITS = { duration: (value) => `${value} s`, n_frames: (value) => `${value} s in all` };
 
 /** @param {number | object} price credits, or credits by what is asked for, as the price file has it */
 function priceText(price) {
