@@ -126,7 +126,7 @@ function readyCheck({ notReady, maintenanceSinceMs: since }: Serving): Check {
   if (since === undefined) return good("ready", "this gateway takes requests");
   return warning(
     "ready",
-    `maintenance since ${new Date(since).toISOString()}: generations and uploads are 503`,
+    `maintenance since ${new Date(since).toISOString().slice(0, 19).replace("T", " ")} UTC: generations and uploads are 503`,
     "`tollgate maintenance off` ends it",
   );
 }

@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("a token kept for an hour serves other tabs, is signed out of all, and is not used after its hour", async () => {
     await operator.view("accounts");
     await page
-      .getByRole("combobox", { name: "Signed in" })
+      .getByRole("combobox", { name: "Stay signed in" })
       .selectOption({ label: "in all tabs, for an hour" });
     await page.getByRole("textbox", { name: "Token" }).fill(TOKEN);
     await page.keyboard.press("Enter");

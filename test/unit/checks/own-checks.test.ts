@@ -69,7 +69,7 @@ test("maintenance is something to look at, with its beginning and its end", () =
   const [ready] = of({}, { serving: { ...SERVING, maintenanceSinceMs: Date.UTC(2026, 10, 30, 14, 3) } });
   expect(ready).toMatchObject({
     status: "warn",
-    message: "maintenance since 2026-11-30T14:03:00.000Z: generations and uploads are 503",
+    message: "maintenance since 2026-11-30 14:03:00 UTC: generations and uploads are 503",
     advice: "`tollgate maintenance off` ends it",
   });
 });

@@ -134,7 +134,7 @@ export const tile = (label, value, below = [], alarm = false) =>
 
 /** @param {string} text a number that may have many digits: it is cut after a comma, if at all */
 const figure = (text) =>
-  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part) => [html`<wbr />`, part])}</dd>`;
+  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part, at) => [at > 0 && html`<wbr />`, part])}</dd>`;
 
 /** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>

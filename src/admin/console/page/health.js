@@ -46,7 +46,7 @@ export function showGateway({ gateway, checks }) {
   const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
   const isRefusing = !not_ready && checks.some(({ name, status }) => name === "ready" && status === "warn");
   if (isRefusing) state.className = "state bad";
-  const text = `${not_ready ? `Not ready: ${not_ready}` : isRefusing ? `In maintenance. ${ready}` : ready} · ${where}`;
+  const text = `${not_ready ? `Not ready: ${not_ready}` : isRefusing ? "In maintenance" : ready} · ${where}`;
   if (state.textContent !== text) state.textContent = text;
 }
 

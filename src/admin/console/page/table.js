@@ -177,7 +177,7 @@ export const ACCOUNT_COLUMN = {
   of: (row) => row.account_id,
 };
 
-/** Where rows are cards, three filters would fill the window, and are folded away, unless one of them is needed. */
+/** Where rows are cards, more than three filters would fill the window, and are folded away, unless one of them is needed. */
 const NARROW = matchMedia("(max-width: 640px)");
 
 /**
@@ -189,7 +189,7 @@ const NARROW = matchMedia("(max-width: 640px)");
  */
 export async function filtered(filters, read, more) {
   const { query } = here();
-  const isLong = filters.length > 2;
+  const isLong = filters.length > 3;
   let isFolded = NARROW.matches && !filters.some(({ name, needed }) => needed && !query.get(name));
   const content = await read().catch((error) => {
     isFolded = false;

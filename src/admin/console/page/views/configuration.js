@@ -1,5 +1,5 @@
 import { listPackages, listPrices, listTiers, readConfiguration } from "../api.js";
-import { badge, code, heading, hint, html, note } from "../dom.js";
+import { badge, code, heading, hint, html, moment, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { table } from "../table.js";
@@ -27,6 +27,7 @@ export async function showConfiguration({ again }) {
       "There are none.",
       "prices-by",
     ),
+    priceLists(configuration, prices.data),
     table(
       "Packages",
       [
@@ -79,6 +80,32 @@ function missingTiers({ missing }) {
       "",
       "missing-by",
     ),
+  ];
+}
+
+/** Which list is in force, and what the later ones change. @param {Configuration} configuration @param {Price[]} prices in force */
+function priceLists({ config }, prices) {
+  const lists = Object.entries(/** @type {{ prices: Record<string, unknown> }} */ (config).prices).flatMap(
+    ([name, list]) => {
+      const [, file, from] = /^(.+) from (\S+)$/.exec(name) ?? [];
+      return file && from ? [{ file, from, list: /** @type {Record<string, number | object>} */ (list) }] : [];
+    },
+  );
+  const now = new Date().toISOString();
+  const current = lists.findLast(({ from }) => from <= now);
+  const next = lists.filter(({ from }) => from > now);
+  if (!current) return undefined;
+  const changes = (/** @type {Record<string, number | object>} */ list) =>
+    prices
+      .filter(({ endpoint, price }) => JSON.stringify(list[endpoint]) !== JSON.stringify(price))
+      .map(({ endpoint }) => html`<div>${endpointName(endpoint)}: ${priceText(list[endpoint] ?? 0)}</div>`);
+  return [
+    hint([
+      `In force is ${current.file}`,
+      Date.parse(current.from) > 0 && [", since ", moment(current.from)],
+      next.length === 0 ? ". No other one follows." : ".",
+    ]),
+    next.map(({ file, from, list }) => note([`${file} begins at `, moment(from), changes(list)])),
   ];
 }
 
