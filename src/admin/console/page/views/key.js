@@ -70,6 +70,10 @@ export async function showKey({ place, again }) {
       ["Revoked", key.revoked_at && moment(key.revoked_at)],
     ]),
     usage && usageTable(usage),
+    key.revoked_at &&
+      hint(
+        "A gateway that knew the key records the first attempt with it after its end below; further ones are refused as unknown keys are.",
+      ),
     !isOfRequest && refusals,
   ];
 }
