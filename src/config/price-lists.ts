@@ -62,8 +62,8 @@ function tableOf(
 /** Each but the first needs a time, later than the one before; a name stands for one file in the ledger. */
 function orderProblems(given: readonly { from?: string; file: string }[], yaml: YamlFile): ConfigProblem[] {
   return given.flatMap(({ from, file }, at) => {
-    const refused = (name: string, message: string) => [
-      placed({ keys: ["prices", String(at), name], message }, yaml),
+    const refused = (name: string, message: string, code?: string) => [
+      placed({ keys: ["prices", String(at), name], message, ...(code && { code }) }, yaml),
     ];
     const others = given.slice(0, at);
     const isTaken = others.some(
@@ -74,7 +74,8 @@ function orderProblems(given: readonly { from?: string; file: string }[], yaml: 
     if (isTaken)
       return refused("file", "has the name of another price file: ledger entries could not be told apart");
     if (at === 0) return [];
-    if (from === undefined) return refused("from", "is missing: only the first list may begin at no time");
+    if (from === undefined)
+      return refused("from", "is missing: only the first list may begin at no time", "price_lists_overlap");
     const previous = others.at(-1)?.from ?? "";
     // The schema reports what is no time.
     const afterMs = (momentMs(from) ?? Number.NaN) - (momentMs(previous) ?? Number.NaN);
@@ -84,6 +85,7 @@ function orderProblems(given: readonly { from?: string; file: string }[], yaml: 
       afterMs === 0
         ? `is the millisecond at which the list before begins, ${previous}: two lists overlap; give each its own`
         : `is before that of the list before, ${previous}: two lists overlap; put them in the order of their times`,
+      "price_lists_overlap",
     );
   });
 }

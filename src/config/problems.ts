@@ -5,6 +5,8 @@ export interface ConfigProblem {
   readonly path: string;
   readonly line?: number;
   readonly message: string;
+  /** For programs, of problems that have one. */
+  readonly code?: string;
 }
 
 export const ENVIRONMENT = "environment";

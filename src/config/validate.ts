@@ -14,6 +14,7 @@ const ERRORS_MAX = 1000;
 export interface BrokenRule {
   readonly keys: readonly string[];
   readonly message: string;
+  readonly code?: string;
 }
 
 /** `value` is undefined if there are problems. */

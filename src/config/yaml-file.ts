@@ -72,6 +72,7 @@ export function placed(rule: BrokenRule, yaml: YamlFile): ConfigProblem {
     path: rule.keys.join("."),
     message: rule.message,
     ...(line !== undefined && { line }),
+    ...(rule.code !== undefined && { code: rule.code }),
   };
 }
 

@@ -272,49 +272,6 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     "configuration",
   ];
 
-  /** Seconds of a trip there and back, and bytes a second, of a bad line. */
-  const [TRIP, PACE] = [0.4, 50_000];
-
-  // Guarantee: two seconds on a line of 50 KB/s with 400 ms, whatever the view.
-  test("each view takes at most ten requests, and two seconds on a bad line", async () => {
-    const client = await page.context().newCDPSession(page);
-    await client.send("Network.enable");
-    const seen = new Map<string, { url: string; from: number; to: number; bytes: number }>();
-    client.on(
-      "Network.requestWillBeSent",
-      ({ requestId, request, timestamp }) =>
-        void seen.set(requestId, {
-          url: request.url,
-          from: timestamp,
-          to: Number.POSITIVE_INFINITY,
-          bytes: 0,
-        }),
-    );
-    client.on("Network.loadingFinished", ({ requestId, encodedDataLength, timestamp }) => {
-      const one = seen.get(requestId);
-      if (one) Object.assign(one, { to: timestamp, bytes: encodedDataLength });
-    });
-    const lines: string[] = [];
-    for (const place of [...PLACES, "cold"]) {
-      if (place === "cold") {
-        await operator.open("accounts");
-        await client.send("Network.clearBrowserCache");
-      }
-      seen.clear();
-      if (place === "cold") await page.reload();
-      else await operator.open(place);
-      await page.locator("#view[data-place]:not([aria-busy])").waitFor();
-      const all = [...seen.values()].filter(({ to }) => to < Number.POSITIVE_INFINITY);
-      const trips = tripsOf(all);
-      const bytes = all.reduce((sum, one) => sum + one.bytes, 0);
-      const seconds = trips * TRIP + bytes / PACE;
-      lines.push(`${place}: ${all.length} requests, ${trips} trips, ${bytes} bytes, ${seconds.toFixed(2)} s`);
-      expect(all.length, place).toBeLessThanOrEqual(10);
-      expect(seconds, lines.at(-1)).toBeLessThanOrEqual(place === "cold" ? 4 : 2);
-    }
-    if (LOOK) console.log(lines.join("\n"));
-  });
-
   test.each([
     [1280, 900, "light"],
     [1280, 900, "dark"],
@@ -357,15 +314,3 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     },
   );
 });
-
-/** How many one waits for one after the other: a request that began once another had ended waited for it. */
-function tripsOf(requests: readonly { from: number; to: number }[]): number {
-  let trips = 0;
-  let endedAt = Number.NEGATIVE_INFINITY;
-  for (const { from } of requests.toSorted((a, b) => a.from - b.from)) {
-    if (from < endedAt) continue;
-    trips++;
-    endedAt = Math.min(...requests.filter((one) => one.from >= from).map(({ to }) => to));
-  }
-  return trips;
-}

@@ -34,19 +34,26 @@ const FILES: Readonly<Record<string, { text: () => Promise<string>; type: string
   ),
   "": { text: page, type: "text/html; charset=utf-8" },
   "icon.svg": { text: read(join(PAGE, "icon.svg")), type: "image/svg+xml" },
+  "more.js": { text: async () => (await scripts()).more, type: SCRIPT },
   "uplot.js": { text: plots, type: SCRIPT },
 };
 
-/** Style and script in the page itself, so that a browser has all with the first answer. */
+/** Style and scripts in the page itself, so that a browser has all with the first answer. */
 async function page(): Promise<string> {
-  const [markup, style, code] = await Promise.all([read(join(PAGE, "index.html"))(), styles(), script()]);
+  const [markup, style, { first, rest }] = await Promise.all([
+    read(join(PAGE, "index.html"))(),
+    styles(),
+    scripts(),
+  ]);
   return markup
     .replace(STYLE_LINK, () => `<style>${style}</style>`)
-    .replace(SCRIPT_LINK, () => `<script type="module">${code}</script>`);
+    .replace(FIRST_LINK, () => `<script>"use strict";\n${first}</script>`)
+    .replace(SCRIPT_LINK, () => `<script>"use strict";\n${rest}</script>`);
 }
 
 const STYLE_LINK = '<link rel="stylesheet" href="console.css">';
-const SCRIPT_LINK = '<script type="module" src="console.js"></script>';
+const FIRST_LINK = '<script src="asks.js"></script>';
+const SCRIPT_LINK = '<script src="main.js"></script>';
 
 async function styles(): Promise<string> {
   return (await read(join(UPLOT, "uPlot.min.css"))()) + (await read(join(PAGE, "console.css"))());
@@ -89,11 +96,15 @@ const MADE: Readonly<Record<string, () => string>> = {
 /** Imports and exports between modules of the page, or with a package. */
 const LINK = /^(?:import|export) (?:\{[^}]*\}|htm)(?: from "(\..+)")?;\n/gm;
 
-/** Comments over declarations and fields, which only readers of the source need. */
-const COMMENT = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n/gm;
+/** Comments over declarations and fields, lines of comments, and indentation, which only readers of the source need. */
+const FOR_READERS = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n|^ *\/\/.*\n|^ +/gm;
 
-/** All modules as one script, each behind those that it imports: a browser asks once. They share a scope, so no name may occur twice. */
-async function script(): Promise<string> {
+/**
+ * All modules as three scripts, each module behind those that it imports. The first two are in the page: one runs as soon as
+ * it has come, and asks the gateway while the rest is on its way. They share the scope of the page, which a module that
+ * comes later sees, so no name may occur twice.
+ */
+async function scripts(): Promise<{ first: string; rest: string; more: string }> {
   const seen = new Set<string>();
   async function from(file: string): Promise<string> {
     if (seen.has(file)) return "";
@@ -108,11 +119,14 @@ async function script(): Promise<string> {
       before +
       module
         .replace(LINK, "")
-        .replace(COMMENT, "")
+        .replace(FOR_READERS, "")
         .replace(/^export /gm, "")
     );
   }
-  return from(join(PAGE, "main.js"));
+  const [first, rest] = [await from(join(PAGE, "asks.js")), await from(join(PAGE, "main.js"))];
+  const entry = await read(join(PAGE, "more.js"))();
+  const names = Array.from(entry.matchAll(/^export \{(.*)\}/gm), ([, list]) => list);
+  return { first, rest, more: `${await from(join(PAGE, "more.js"))}export {${names.join()}};\n` };
 }
 
 const sourcesOf = (text: string, element: RegExp): string =>
@@ -122,7 +136,7 @@ const sourcesOf = (text: string, element: RegExp): string =>
 const policyOf = (text: string): string =>
   [
     "default-src 'none'",
-    `script-src 'self'${sourcesOf(text, /<script type="module">([\s\S]*?)<\/script>/g)}`,
+    `script-src 'self'${sourcesOf(text, /<script>([\s\S]*?)<\/script>/g)}`,
     `style-src 'self'${sourcesOf(text, /<style>([\s\S]*?)<\/style>/g)}`,
     "img-src 'self'",
     "connect-src 'self'",

@@ -198,6 +198,28 @@ describe("a bad file", () => {
     expect(rateLimit()).toBe(5);
   });
 
+  test("price lists that overlap have a code of their own and change nothing, not even the limits beside them", () => {
+    const { file } = givenFolder();
+    const { live, rateLimit, credits } = givenLive(file);
+    const lists = (second: string): string =>
+      text(6).replace(
+        "prices.yaml",
+        `[{ file: prices.yaml }, { from: 2030-02-01T00:00:00Z, file: prices.yaml }, { ${second}file: prices.yaml }]`,
+      );
+    for (const second of ["from: 2030-01-01T00:00:00Z, ", "from: 2030-02-01T01:00:00+01:00, ", ""]) {
+      writeFileSync(file, lists(second));
+      expect(readConfig({ env: {}, file }).loaded, second).toBeUndefined();
+      expect(live.reload("SIGHUP"), second).toBe("refused");
+      expect(live.describeFiles().problems).toMatchObject([
+        { path: "prices.2.from", code: "price_lists_overlap" },
+      ]);
+      expect([rateLimit(), credits(), live.config().priceLists.length]).toEqual([5, 10, 1]);
+    }
+    writeFileSync(file, lists("from: 2030-03-01T00:00:00Z, "));
+    expect(live.reload("SIGHUP")).toBe("changed");
+    expect([rateLimit(), live.config().priceLists.length]).toEqual([6, 3]);
+  });
+
   test("what cannot be made from a valid file keeps the old one in force, for everybody", () => {
     const { file } = givenFolder();
     const { live, rateLimit, lines } = givenLive(file);

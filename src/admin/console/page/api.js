@@ -85,6 +85,11 @@ async function book(parts, body) {
   return { value: /** @type {Transaction} */ (value), isRepeat: status === 200 };
 }
 
+/** Nobody listens before: what an answer means for the session would be told to none. */
+const pageThere =
+  document.readyState === "loading" &&
+  new Promise((resolve) => addEventListener("DOMContentLoaded", resolve, { once: true }));
+
 /** @template Value @param {string} path @param {RequestInit} init @returns {Promise<Tagged<Value> & { status: number }>} */
 async function request(path, init) {
   const headers = new Headers(init.headers);
@@ -100,6 +105,7 @@ async function request(path, init) {
   );
   const { status } = response;
   const value = await response.json().catch(() => ({}));
+  await pageThere;
   if (response.ok) return { value, etag: response.headers.get("ETag"), status };
   throw refusal(status, problemText(value, status), secret);
 }
@@ -268,15 +274,29 @@ let known;
 
 /** Who has signed in with the token of this tab, and what it may do. @param {string | null} of the token */
 export async function signedIn(of) {
-  if (known !== undefined && known.of === of) return known.me;
-  const stored = storage().getItem(STORED_WHO);
-  /** @type {Promise<Whoami>} */
-  const asked = get(["whoami"]);
-  if (stored !== null) asked.then((me) => keepWho(of, me)).catch(() => undefined);
-  const me = stored === null ? await asked : JSON.parse(stored);
-  if (stored === null) storage().setItem(STORED_WHO, JSON.stringify(me));
+  if (isKnown(of)) return /** @type {NonNullable<typeof known>} */ (known).me;
+  /** @type {Whoami} */
+  const me = await get(["whoami"]);
+  storage().setItem(STORED_WHO, JSON.stringify(me));
   known = { of, me };
-  return known.me;
+  return me;
+}
+
+/** True if nobody need ask who has signed in. */
+export function isKnown(of = token.get()) {
+  if (known !== undefined && known.of === of) return true;
+  const stored = of && storage().getItem(STORED_WHO);
+  if (!stored) return false;
+  known = { of, me: JSON.parse(stored) };
+  // Behind what the view asks for.
+  setTimeout(
+    () =>
+      void get(["whoami"]).then(
+        (/** @type {Whoami} */ me) => keepWho(of, me),
+        () => undefined,
+      ),
+  );
+  return true;
 }
 
 /** The rights of the token may have changed since they were stored. @param {string | null} of @param {Whoami} me */
@@ -294,6 +314,9 @@ export const forgetSession = () => {
 
 /** True if an action or a view is to be offered. The gateway checks for itself. @param {Scope} scope */
 export const may = (scope) => known?.me.scopes.includes(scope) ?? false;
+
+/** The same for what is about all accounts. @param {Scope} scope */
+export const mayOfAll = (scope) => may(scope) && ownAccounts() === null;
 
 /** Scopes of the token in use: it can make no other with more. */
 export const ownScopes = () => known?.me.scopes ?? [];

@@ -80,6 +80,14 @@ export function taskLink(id) {
   return may("tasks:read") ? link(hrefTo(["task", id]), code(id)) : code(id);
 }
 
+/** What a record of the audit is about, unless it is the account. @param {AuditRecord} record */
+export function targetOf({ action, account_id: account, target, key_label }) {
+  if (!target || target === account) return "–";
+  if (action.startsWith("key.")) return keyLink(account, target, key_label);
+  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account ?? "", target]), code(target));
+  return action.startsWith("task.") ? taskLink(target) : code(target);
+}
+
 /** @param {string} text an id or another name of the machine's */
 export const code = (text) => html`<code>${text}</code>`;
 

@@ -1,8 +1,11 @@
 import { may, search } from "./api.js";
+import { isSecret } from "./asks.js";
 import { byId, html, link, render, say } from "./dom.js";
-import { hrefTo } from "./location.js";
+import { hrefTo, placeOf } from "./location.js";
 import { openLeakedKey } from "./views/leaked-key.js";
-import { isSecret, placeOf, SECRET_SEARCHED } from "./views/search.js";
+
+export const SECRET_SEARCHED =
+  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 const PAUSE_MS = 250;
 const LETTERS_MIN = 2;
@@ -53,7 +56,7 @@ const tellOfSecret = (q) =>
 
 /** @param {Found} one */
 const foundLine = (one) =>
-  html`<li>${link(placeOf(one), [one.label ?? one.id, html` <span class="found-more">${[one.kind, one.metadata, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
+  html`<li>${link(placeOf(one), [html`<span class="found-name">${one.label ?? one.id}</span> `, html`<span class="found-more">${[one.kind, one.metadata, one.label && one.id, one.account_id !== one.id && one.account_id].filter(Boolean).join(", ")}</span>`])}</li>`;
 
 byId("find").addEventListener("input", () => {
   clearTimeout(waiting);

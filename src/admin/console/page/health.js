@@ -1,19 +1,8 @@
-import { ApiError, may, ownAccounts, readHealth, readLive } from "./api.js";
+import { ApiError } from "./api.js";
 import { badge, byId, Component, failureNote, html, link, marked } from "./dom.js";
 import { age, capitalized, count, momentText, wordsOf } from "./format.js";
 import { hrefTo } from "./location.js";
 import { table } from "./table.js";
-
-/** No sample is later: the gateway is asked for without its samples. */
-const LATER_THAN_ALL_MS = 1e14;
-
-/** @returns {Promise<Live> | undefined} undefined for a token that may not read it */
-export function readState() {
-  if (!may("usage:read") || ownAccounts() !== null) return undefined;
-  const live = readLive(LATER_THAN_ALL_MS);
-  live.catch(() => undefined);
-  return live;
-}
 
 /** Says at the top whether this gateway is ready. @param {Promise<Live> | undefined} live @param {AbortSignal} signal */
 export async function showState(live, signal) {
@@ -87,11 +76,11 @@ export const unanswered = (error) => ({
 const runbookLink = (runbook, text = "what to do") =>
   link(hrefTo(["runbook", ...runbook.replace(/^.*\//, "").split("#")]), text);
 
-/** Doctor's checks as this gateway sees them. @extends {Component<{}, { health?: Health, error?: unknown }>} */
+/** Doctor's checks as this gateway sees them. @extends {Component<{ asked: Promise<Health> }, { health?: Health, error?: unknown }>} */
 export class Checks extends Component {
   async componentDidMount() {
     try {
-      this.setState({ health: await readHealth() });
+      this.setState({ health: await this.props.asked });
     } catch (error) {
       this.setState({ error });
     }

@@ -39,6 +39,18 @@ export function noteHere(changes) {
   history.replaceState(null, "", hrefTo([view, ...args], { ...Object.fromEntries(query), ...changes }));
 }
 
+/** Where something that was found is shown. @param {Found} found */
+export function placeOf({ kind, id, account_id, key_id }) {
+  if (kind === "refusal") return hrefTo(["key", account_id ?? "", key_id ?? ""], { request_id: id });
+  if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
+  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
+  if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });
+  if (kind === "audit") return hrefTo(["audit"], { audit_id: id, account_id: account_id ?? "" });
+  if (kind === "token") return hrefTo(["tokens"], { token_id: id });
+  if (kind === "task" || kind === "request") return hrefTo(["task", id]);
+  return hrefTo(["account", account_id ?? id]);
+}
+
 /** A page of a list as the address names it. @param {URLSearchParams} query @param {string[]} names of filters @param {number} limit */
 export const pageOf = (query, names, limit = 50) => ({
   ...Object.fromEntries([...names, "cursor"].map((name) => [name, query.get(name) ?? ""])),

@@ -1,20 +1,13 @@
-import { forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
+import { ApiError, forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
+import { askState, begun } from "./asks.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
-import { readState, showState, showTrouble } from "./health.js";
+import { showState, showTrouble } from "./health.js";
 import { here, hrefTo } from "./location.js";
 import { showAccount, showAccounts } from "./views/accounts.js";
-import { showAudit } from "./views/audit.js";
-import { showConfiguration } from "./views/configuration.js";
 import { showKey, showKeys } from "./views/key.js";
 import { showOverview } from "./views/overview.js";
-import { showSales, showTop } from "./views/reports.js";
-import { showRunbook } from "./views/runbook.js";
-import { showSearch } from "./views/search.js";
-import { showOpenTasks, showTask } from "./views/task.js";
-import { showTokens } from "./views/tokens.js";
-import { showWebhook } from "./views/webhooks.js";
 
 /**
  * @typedef {object} Context
@@ -22,6 +15,7 @@ import { showWebhook } from "./views/webhooks.js";
  * @property {AbortSignal} signal fires when the view is left
  * @property {Promise<Live> | undefined} live what the state at the top is shown from
  * @property {() => void} again reads the view anew
+ * @property {typeof loadMore} more
  */
 
 /**
@@ -33,23 +27,37 @@ import { showWebhook } from "./views/webhooks.js";
  * @property {(context: Context) => Promise<Content | URL>} show an address is where to look instead
  */
 
+/** Views that are seldom the first one: loaded once, with the first of them. */
+const loadMore = () =>
+  import("./more.js").catch(() => {
+    throw new ApiError(0, "this view did not come from the gateway; load the page anew");
+  });
+
+/** @param {Exclude<keyof typeof import("./more.js"), "showWebhooks">} name @returns {View["show"]} */
+const later = (name) => async (context) => (await context.more())[name](context);
+
 /** By name in the address, in the order of the navigation. @type {Record<string, View>} */
 const VIEWS = {
   overview: { title: "Overview", scope: "usage:read", ofAll: true, show: showOverview },
   accounts: { title: "Accounts", scope: "accounts:read", show: showAccounts },
   account: { title: "Account", under: "accounts", show: showAccount },
   key: { title: "Key", under: "accounts", show: showKey },
-  webhook: { title: "Endpoint", under: "accounts", show: showWebhook },
-  tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: showOpenTasks },
-  task: { title: "Task", under: "accounts", show: showTask },
-  top: { title: "Top accounts", scope: "usage:read", ofAll: true, show: showTop },
-  sales: { title: "Sold", scope: "usage:read", ofAll: true, show: showSales },
+  webhook: { title: "Endpoint", under: "accounts", show: later("showWebhook") },
+  tasks: { title: "Open tasks", scope: "tasks:read", ofAll: true, show: later("showOpenTasks") },
+  task: { title: "Task", under: "accounts", show: later("showTask") },
+  top: { title: "Top accounts", scope: "usage:read", ofAll: true, show: later("showTop") },
+  sales: { title: "Sold", scope: "usage:read", ofAll: true, show: later("showSales") },
   keys: { title: "Keys today", scope: "keys:read", ofAll: true, show: showKeys },
-  configuration: { title: "Configuration", scope: "accounts:read", ofAll: true, show: showConfiguration },
-  audit: { title: "Audit", scope: "audit:read", show: showAudit },
-  tokens: { title: "Tokens", scope: "tokens:write", show: showTokens },
-  runbook: { title: "Runbook", under: "overview", show: showRunbook },
-  search: { title: "Search", under: "accounts", show: showSearch },
+  configuration: {
+    title: "Configuration",
+    scope: "accounts:read",
+    ofAll: true,
+    show: later("showConfiguration"),
+  },
+  audit: { title: "Audit", scope: "audit:read", show: later("showAudit") },
+  tokens: { title: "Tokens", scope: "tokens:write", show: later("showTokens") },
+  runbook: { title: "Runbook", under: "overview", show: later("showRunbook") },
+  search: { title: "Search", under: "accounts", show: later("showSearch") },
 };
 
 /** Stands in for all views where the token is offered none. @type {View} */
@@ -90,8 +98,8 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
-    const live = readState();
-    const shows = view.show({ place, signal, live, again: () => void show() });
+    const { live } = askState(place);
+    const shows = view.show({ place, signal, live, again: () => void show(), more: loadMore });
     // Nobody waits for the view where the state says that the token has ended.
     shows.catch(() => undefined);
     await showState(live, signal);
@@ -134,6 +142,7 @@ function centreCurrent(nav) {
 
 /** @param {Place} place */
 function settle({ view, args }) {
+  begun.clear();
   box.dataset.place = [view, ...args].join("/");
   box.removeAttribute("aria-busy");
   box.inert = false;

@@ -1,3 +1,4 @@
+import { DAY_SECONDS, dateOf, loadPlots } from "./asks.js";
 import { Component, createRef, hint, html } from "./dom.js";
 
 /** @import UPlot from "./uplot.js" */
@@ -8,8 +9,6 @@ let uPlot;
 const HEIGHT = 210;
 /** A page opened right after the start shows at least so much. */
 const SPAN_MIN_SECONDS = 120;
-
-export const DAY_SECONDS = 86_400;
 
 /** @typedef {{ name: string, label: string, color: string, dash?: number[], fill?: boolean }} Line */
 
@@ -61,7 +60,7 @@ export class Plot extends Component {
   };
 
   async componentDidMount() {
-    uPlot ??= (await import("./uplot.js")).default;
+    uPlot ??= (await loadPlots()).default;
     // The view may have changed meanwhile.
     if (!this.box.current) return;
     this.draw();
@@ -161,9 +160,6 @@ const barsOf = ({ color, dash }) => {
 /** @param {ArrayLike<number | null | undefined>} values */
 const sumOf = (values) =>
   Array.from(values).reduce((/** @type {number} */ sum, value) => sum + (value ?? 0), 0);
-
-/** @param {number} seconds Unix @returns {string} */
-export const dateOf = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
 
 /** Room for the first and the last bar. @param {number} min @param {number} max @returns {[number, number]} */
 const wholeDays = (min, max) => [min - DAY_SECONDS / 2, max + DAY_SECONDS / 2];

@@ -1,3 +1,4 @@
+import { gzipSync } from "node:zlib";
 import { describe, expect, test } from "vitest";
 import { type MetricsReading, readMetrics } from "../../../../src/admin/health.ts";
 import { createLive, quantileBetween } from "../../../../src/admin/live-figures.ts";
@@ -143,6 +144,34 @@ describe("the last 15 minutes", () => {
     await sample(2);
     expect(live.view(before).at_ms).toEqual([before + 2000, before + 4000]);
     expect(live.view(before).series.ok).toEqual([0, 0]);
+  });
+
+  // Guarantee: the console's first view takes two seconds on a bad line also while the gateway is busy.
+  test("15 minutes of a busy gateway are at most 12 KB of a line", async () => {
+    const { metrics, sample, live, clock } = givenLive();
+    let seed = 1;
+    const random = (): number => {
+      seed = (seed * 48_271) % 2_147_483_647;
+      return seed / 2_147_483_647;
+    };
+    const count = (status: number, outcome: string, most: number): void =>
+      metrics.requests.inc({ route: GENERATE, status, outcome }, Math.floor(random() * most));
+    for (let nth = 0; nth < 451; nth++) {
+      count(200, "ok", 300);
+      count(429, "rate_limited", 20);
+      count(402, "insufficient_credits", 5);
+      count(502, "upstream_failed", 3);
+      for (const route of [GENERATE, POLL])
+        metrics.requestSeconds.observe({ route, class: "2xx" }, random() ** 4);
+      metrics.upstreamSeconds.observe({ kind: "poll", outcome: "task" }, random() ** 4);
+      metrics.upstreamSeconds.observe({ kind: "generate", outcome: "task" }, random() ** 4);
+      metrics.inFlight.set(Math.floor(random() * 40));
+      clock.nowMs += Math.floor(random() * 9);
+      await sample();
+    }
+    const { length } = gzipSync(JSON.stringify(live.view(0)));
+    expect(length).toBeGreaterThan(6000);
+    expect(length).toBeLessThan(12_000);
   });
 
   test("a store that is away leaves a gap in the slots and nowhere else", async () => {

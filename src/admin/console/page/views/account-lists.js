@@ -1,12 +1,5 @@
-import {
-  listPrices,
-  listRefusals,
-  listTasks,
-  listTransactions,
-  may,
-  readAccount,
-  reverseGrant,
-} from "../api.js";
+import { listTransactions, may, readAccount, reverseGrant } from "../api.js";
+import { partAsks, transactionsAsked } from "../asks.js";
 import { ask } from "../dialogs.js";
 import {
   asking,
@@ -24,7 +17,7 @@ import {
 } from "../dom.js";
 import { credits, reasonField, referenceField } from "../fields.js";
 import { count, endpointName, momentText, signed, wordsOf } from "../format.js";
-import { here, hrefTo, pageOf } from "../location.js";
+import { here, hrefTo } from "../location.js";
 import { personOf, saleText, subjectOf } from "../sentences.js";
 import { choiceOf, DAYS, downloadCsv, filtered, pagedTable } from "../table.js";
 
@@ -48,23 +41,22 @@ const TRANSACTION_FILTERS = [
   { name: "reference", label: "Reference" },
   { name: "id", label: "Id" },
 ];
-const TRANSACTION_FILTER_NAMES = TRANSACTION_FILTERS.map(({ name }) => name);
 
 /** The ledger of an account, latest first. @param {string} id @param {Context} context @returns {Promise<Content>} */
-export async function showTransactions(id, { place: { query }, again }) {
+export async function showTransactions(id, { place, again }) {
+  const { page } = partAsks.transactions(place);
   const csv = button("Download CSV", (event) => {
     if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
   });
-  return filtered(TRANSACTION_FILTERS, () => transactionsPage(id, query, again), csv);
+  return filtered(TRANSACTION_FILTERS, async () => transactionsPage(id, await page, again), csv);
 }
 
-/** @param {string} id @param {URLSearchParams} query @param {() => void} again */
-async function transactionsPage(id, query, again) {
+/** @param {string} id @param {List<Transaction>} page @param {() => void} again */
+function transactionsPage(id, page, again) {
   const undo = (/** @type {Transaction} */ one) =>
     may("credits:write") && leftOf(one) > 0
       ? asking("Undo …", () => askReversal(id, one), again, "quiet")
       : "";
-  const page = await listTransactions(id, pageOf(query, TRANSACTION_FILTER_NAMES));
   return pagedTable(
     "Transactions (UTC)",
     [
@@ -109,7 +101,7 @@ async function download(id, pressed) {
     let cursor = "";
     do {
       const page = await listTransactions(id, {
-        ...pageOf(here().query, TRANSACTION_FILTER_NAMES, CSV_PER_PAGE),
+        ...transactionsAsked(here().query, CSV_PER_PAGE),
         cursor,
       });
       rows.push(...page.data);
@@ -146,26 +138,22 @@ const CSV_TITLES = [
 
 const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"];
 
-/** @param {string} id @param {Context} context @returns {Promise<Content>} */
-export async function showAccountTasks(id, { place: { query } }) {
-  const reading = tasksPage(id, query).then(
-    (page) => () => page,
-    (error) => () => Promise.reject(error),
-  );
-  const prices = await listPrices().catch(() => ({ data: [] }));
+/** @param {string} _ @param {Context} context @returns {Promise<Content>} */
+export async function showAccountTasks(_, { place }) {
+  const asked = partAsks.tasks(place);
+  const prices = await asked.prices.catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
     { name: "status", label: "Status", options: choiceOf("all", TASK_STATUSES) },
     { name: "endpoint", label: "Endpoint", options: [...choiceOf("all", []), ...names] },
     DAYS[0],
   ];
-  return filtered(filters, async () => (await reading)());
+  return filtered(filters, async () => tasksPage(await asked.page));
 }
 
-/** @param {string} id @param {URLSearchParams} query */
-async function tasksPage(id, query) {
-  const page = await listTasks(id, pageOf(query, ["status", "endpoint", "from"]));
-  return pagedTable(
+/** @param {List<Task>} page */
+const tasksPage = (page) =>
+  pagedTable(
     "Tasks (UTC)",
     [
       { title: "When", header: true, of: (one) => one.created_at, as: moment },
@@ -180,15 +168,15 @@ async function tasksPage(id, query) {
     page,
     "Open ones first, then the latest. To find one, search for its id.",
   );
-}
 
 /** @param {string} id @param {Context} context @returns {Promise<Content>} */
-export const showAccountRefusals = (id, { place: { query } }) =>
-  filtered([{ name: "key_id", label: "Key" }, ...DAYS], () => refusalsPage(id, query));
+export const showAccountRefusals = (id, { place }) =>
+  filtered([{ name: "key_id", label: "Key" }, ...DAYS], async () =>
+    refusalsPage(id, await partAsks.refusals(place).page),
+  );
 
-/** @param {string} id @param {URLSearchParams} query */
-async function refusalsPage(id, query) {
-  const page = await listRefusals(id, pageOf(query, ["key_id", "from", "to"], 100));
+/** @param {string} id @param {AccountRefusals} page */
+function refusalsPage(id, page) {
   const { data, uncounted } = page;
   const most = Math.max(0, ...data.map((row) => row.count));
   return [

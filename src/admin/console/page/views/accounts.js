@@ -1,13 +1,5 @@
-import {
-  ApiError,
-  listAccounts,
-  listKeys,
-  listTimeline,
-  may,
-  readAccount,
-  readUsage,
-  readUse,
-} from "../api.js";
+import { may } from "../api.js";
+import { asks, DAY_SECONDS, dateOf, firstPart, PART_SCOPES, partAsks, partOf, SPANS } from "../asks.js";
 import {
   actions,
   asking,
@@ -21,6 +13,7 @@ import {
   html,
   link,
   moment,
+  targetOf,
   taskLink,
   tile,
   tiles,
@@ -29,8 +22,8 @@ import {
 import { limitTile } from "../fields.js";
 import { count, shortCount, signed } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
-import { hrefHere, hrefTo, pageOf } from "../location.js";
-import { DAY_SECONDS, dateOf, Plot } from "../plots.js";
+import { hrefHere, hrefTo } from "../location.js";
+import { Plot } from "../plots.js";
 import { deedOf, entrySentence, subjectOf } from "../sentences.js";
 import {
   choiceOf,
@@ -44,15 +37,13 @@ import {
 } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
 import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
-import { targetOf } from "./audit.js";
 import { keysPart } from "./key.js";
 import { askLeakedKey } from "./leaked-key.js";
-import { showWebhooks } from "./webhooks.js";
 
 const ACCOUNT_STATUSES = choiceOf("any", ["active", "suspended", "closed"]);
 
 /** Accounts in pages, by the beginning of their id or label and by status. @param {Context} context @returns {Promise<Content>} */
-export async function showAccounts({ place: { query }, again }) {
+export async function showAccounts({ place, again }) {
   const create = button("Create account …", () =>
     askCreateAccount().then((id) => {
       if (id) location.hash = hrefTo(["account", id]);
@@ -69,30 +60,21 @@ export async function showAccounts({ place: { query }, again }) {
     may("accounts:write") && create,
     may("keys:read") && button("A key has leaked …", () => void askLeakedKey()),
   ];
-  const list = await filtered(filters, () => accountsPage(query), more);
+  const order = place.query.get("order") ?? "";
+  const list = await filtered(
+    filters,
+    async () => accountsPage(order, await asks.accounts(place).page),
+    more,
+  );
   return [heading("Accounts", again), list];
 }
 
-/** @param {URLSearchParams} query */
-async function accountsPage(query) {
-  const order = query.get("order") ?? "";
-  const filters = pageOf(query, ["prefix", "label", "status", "balance_below"]);
-  const page = await listAccounts({ ...filters, ...metadataAsked(query), sort: order });
-  return [
-    unreadNote(page),
-    accountsTable("Accounts", page.data, page.next_cursor ? NONE_SO_FAR : "There is none."),
-    paging(page, ORDERS[/** @type {keyof typeof ORDERS} */ (order)] ?? ORDERS[""], true),
-  ];
-}
-
-/** @param {URLSearchParams} query with `metadata` as name=value */
-function metadataAsked(query) {
-  const text = query.get("metadata") ?? "";
-  if (text === "") return {};
-  const [, name, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
-  if (name === undefined) throw new ApiError(400, "metadata is asked for as name=value, such as plan=pro");
-  return { [`metadata.${name}`]: value };
-}
+/** @param {string} order @param {Accounts} page */
+const accountsPage = (order, page) => [
+  unreadNote(page),
+  accountsTable("Accounts", page.data, page.next_cursor ? NONE_SO_FAR : "There is none."),
+  paging(page, ORDERS[/** @type {keyof typeof ORDERS} */ (order)] ?? ORDERS[""], true),
+];
 
 const SPENDERS = "Of the 1,000 accounts that spent most in seven days";
 const NO_SPENDERS = "Accounts that spent nothing are left out.";
@@ -132,61 +114,52 @@ const accountsTable = (caption, accounts, empty) =>
 /** @param {number | null} days */
 const daysLeft = (days) => (days === null || days < 10 ? (days ?? "–") : count(Math.floor(days)));
 
-/** The first accounts that run out. @returns {Promise<Content>} */
-export async function runningOut() {
-  const { data } = await listAccounts({ sort: "days_left", limit: 5 });
-  return [
-    html`<div class="heading"><h3 class="section">About to run out</h3>
+/** The first accounts that run out. @param {Accounts} accounts @returns {Content} */
+export const runningOut = ({ data }) => [
+  html`<div class="heading"><h3 class="section">About to run out</h3>
       <p class="choice">${link(hrefTo(["accounts"], { order: "days_left" }), "All, by days left")}</p></div>`,
-    table(
-      "Accounts whose credits last least, at the pace of seven days",
-      [
-        LABELLED_ACCOUNT,
-        { title: "Balance", numeric: true, cell: (one) => count(one.balance) },
-        { title: "Spent today", numeric: true, cell: (one) => count(one.spent_today) },
-        { title: "In 7 days", numeric: true, cell: (one) => count(one.spent_7d) },
-        { title: "Days left", numeric: true, cell: (one) => daysLeft(one.days_left) },
-      ],
-      data,
-      "No account has spent anything in seven days.",
-    ),
-  ];
-}
+  table(
+    "Accounts whose credits last least, at the pace of seven days",
+    [
+      LABELLED_ACCOUNT,
+      { title: "Balance", numeric: true, cell: (one) => count(one.balance) },
+      { title: "Spent today", numeric: true, cell: (one) => count(one.spent_today) },
+      { title: "In 7 days", numeric: true, cell: (one) => count(one.spent_7d) },
+      { title: "Days left", numeric: true, cell: (one) => daysLeft(one.days_left) },
+    ],
+    data,
+    "No account has spent anything in seven days.",
+  ),
+];
 
-/** The account, with its tag, and what is used of its limits. @typedef {Promise<[Awaited<ReturnType<typeof readAccount>>, AccountUse]>} Reading */
+/** The account, with its tag, and what is used of its limits. @typedef {Promise<[{ value: Account, etag: string | null }, AccountUse]>} Reading */
 
 /**
  * Parts of an account's page by name in the address; the first is shown where none is named.
- * @type {Record<string, { title: string, scope: Scope, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
+ * @type {Record<import("../asks.js").PartName, { title: string, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
  */
 const PARTS = {
-  usage: { title: "Usage and keys", scope: "accounts:read", show: showAccountUsage },
-  transactions: { title: "Transactions", scope: "credits:read", show: showTransactions },
-  tasks: { title: "Tasks", scope: "tasks:read", show: showAccountTasks },
-  refusals: { title: "Refusals", scope: "usage:read", show: showAccountRefusals },
-  timeline: { title: "Timeline", scope: "audit:read", show: showTimeline },
-  webhooks: { title: "Webhooks", scope: "webhooks:write", show: showWebhooks },
+  usage: { title: "Usage and keys", show: showAccountUsage },
+  transactions: { title: "Transactions", show: showTransactions },
+  tasks: { title: "Tasks", show: showAccountTasks },
+  refusals: { title: "Refusals", show: showAccountRefusals },
+  timeline: { title: "Timeline", show: showTimeline },
+  webhooks: {
+    title: "Webhooks",
+    show: async (id, context) => (await context.more()).showWebhooks(id, context),
+  },
 };
-
-/** The part that is shown where none is named: one that is not empty for this token. */
-const firstPart = () =>
-  may("keys:read") || may("usage:read")
-    ? "usage"
-    : (Object.keys(PARTS).find((name) => name !== "usage" && may(PARTS[name]?.scope ?? "usage:read")) ??
-      "usage");
 
 /** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */
 export async function showAccount(context) {
-  const [id = "", named = firstPart()] = context.place.args;
-  const part = PARTS[named] ?? PARTS.usage;
-  const reading = Promise.all([
-    readAccount(id),
-    readUse(id, part === PARTS.usage ? keysPage(context.place) : {}),
-  ]);
+  const [id = ""] = context.place.args;
+  const part = partOf(context.place);
+  const asked = asks.account(context.place);
+  const reading = Promise.all([asked.account, asked.use]);
   const [[{ value: account, etag }, use], shown] = await Promise.all([
     reading,
     // A part that cannot be read takes neither the account nor the way to its other parts with it.
-    part?.show(id, context, reading).catch(failureNote),
+    PARTS[part].show(id, context, reading).catch(failureNote),
   ]);
   return [
     heading(`Account ${account.account_id}`, context.again, badge(account.status)),
@@ -194,7 +167,7 @@ export async function showAccount(context) {
     creditTiles(account, use.account),
     accountActions(account, etag, context.again),
     detailsOf(account),
-    partLinks(account.account_id, named),
+    partLinks(account.account_id, part),
     shown,
   ];
 }
@@ -247,7 +220,7 @@ function detailsOf({ account_id, created_at, metadata, price_multiplier: times }
 const partLinks = (id, current) =>
   html`<nav class="parts" aria-label="Parts of the account">${choices(
     Object.entries(PARTS)
-      .filter(([, { scope }]) => may(scope))
+      .filter(([name]) => may(PART_SCOPES[/** @type {keyof typeof PARTS} */ (name)]))
       .map(([name, { title }]) => ({
         href: hrefTo(name === firstPart() ? ["account", id] : ["account", id, name]),
         text: name === "usage" ? usageTitle() : title,
@@ -256,27 +229,14 @@ const partLinks = (id, current) =>
   )}</nav>`;
 
 /** What the token may read of it. */
-const usageTitle = () =>
-  [may("usage:read") && "usage", may("keys:read") && "keys"]
-    .filter(Boolean)
-    .join(" and ")
-    .replace(/^./, (letter) => letter.toUpperCase()) || "Usage";
+const usageTitle = () => (may("keys:read") ? (may("usage:read") ? "Usage and keys" : "Keys") : "Usage");
 
-const SPANS = [7, 30, 90];
-
-/** The page of keys that is shown, for the keys and for what is used of their limits. @param {Place} place */
-const keysPage = ({ query }) => pageOf(query, [], 100);
-
-/** @param {string} id @param {Context} context @param {Reading} reading @returns {Promise<Content>} */
-async function showAccountUsage(id, { place, again }, reading) {
-  const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
+/** @param {string} _ @param {Context} context @param {Reading} reading @returns {Promise<Content>} */
+async function showAccountUsage(_, { place, again }, reading) {
+  const { days, ...asked } = partAsks.usage(place);
   const today = Math.floor(Date.now() / 1000 / DAY_SECONDS) * DAY_SECONDS;
   const seconds = Array.from({ length: days }, (_, at) => today - (days - 1 - at) * DAY_SECONDS);
-  const [usage, keys, [{ value: account }, use]] = await Promise.all([
-    may("usage:read") ? readUsage(id, { from: dateOf(seconds[0] ?? today), group_by: "day" }) : undefined,
-    may("keys:read") ? listKeys(id, keysPage(place)) : undefined,
-    reading,
-  ]);
+  const [usage, keys, [{ value: account }, use]] = await Promise.all([asked.usage, asked.keys, reading]);
   return [usage && usagePart(usage, seconds), keys && keysPart(account, keys, use, again)];
 }
 
@@ -329,9 +289,9 @@ const TIMELINE_FILTERS = [
 ];
 
 /** All that happened to an account, in one order. @param {string} id @param {Context} context @returns {Promise<Content>} */
-function showTimeline(id, { place: { query } }) {
+function showTimeline(id, { place }) {
   return filtered(TIMELINE_FILTERS, async () => {
-    const page = await listTimeline(id, pageOf(query, ["charges", "from", "to"]));
+    const page = await partAsks.timeline(place).page;
     return pagedTable(
       "What happened (UTC)",
       [

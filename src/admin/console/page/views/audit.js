@@ -1,7 +1,8 @@
-import { listAudit, ownAccounts } from "../api.js";
-import { code, heading, hint, html, keyLink, link, moment, taskLink } from "../dom.js";
+import { ownAccounts } from "../api.js";
+import { asks } from "../asks.js";
+import { code, heading, hint, html, link, moment, targetOf } from "../dom.js";
 import { capitalized } from "../format.js";
-import { hrefHere, hrefTo, pageOf, placeAt } from "../location.js";
+import { hrefHere, placeAt } from "../location.js";
 import { AUDIT_ACTIONS, changedFields, deedOf, personOf } from "../sentences.js";
 import { ACCOUNT_COLUMN, choiceOf, DAYS, filtered, NONE_SO_FAR, pagedTable } from "../table.js";
 
@@ -14,10 +15,10 @@ const AUDIT_FILTERS = [
 ];
 
 /** A token for some accounts reads those of one at a time. @param {Context} context @returns {Promise<Content | URL>} */
-export async function showAudit({ place: { query }, again }) {
+export async function showAudit({ place, again }) {
   const own = ownAccounts();
-  const isNamed = own === null || Boolean(query.get("account_id"));
-  if (!isNamed && own.length === 1) return placeAt(hrefHere({ account_id: own[0] }));
+  const { page } = asks.audit(place);
+  if (!page && own?.length === 1) return placeAt(hrefHere({ account_id: own[0] }));
   const options = own?.map((id) => /** @type {[string, string]} */ ([id, id]));
   const filters = [
     {
@@ -29,14 +30,13 @@ export async function showAudit({ place: { query }, again }) {
     ...AUDIT_FILTERS,
   ];
   const read = async () =>
-    isNamed ? auditPage(query) : hint("This token is for some accounts: choose one of them.");
+    page ? auditPage(place, await page) : hint("This token is for some accounts: choose one of them.");
   return [heading("Audit", again), await filtered(filters, read)];
 }
 
-/** @param {URLSearchParams} query */
-async function auditPage(query) {
+/** @param {Place} place @param {List<AuditRecord>} page */
+function auditPage({ query }, page) {
   const auditId = query.get("audit_id");
-  const page = await listAudit(pageOf(query, ["account_id", ...AUDIT_FILTERS.map(({ name }) => name)]));
   return [
     pagedTable(
       "What operators changed (UTC)",
@@ -54,14 +54,6 @@ async function auditPage(query) {
     ),
     hint("Records are kept for 90 days, and in the archive where there is one."),
   ];
-}
-
-/** The changed object, unless it is the account. @param {AuditRecord} record */
-export function targetOf({ action, account_id: account, target, key_label }) {
-  if (!target || target === account) return "–";
-  if (action.startsWith("key.")) return keyLink(account, target, key_label);
-  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account ?? "", target]), code(target));
-  return action.startsWith("task.") ? taskLink(target) : code(target);
 }
 
 /** All that the same person did. @param {string} by */

@@ -1,16 +1,17 @@
-import { listPackages, listPrices, listTiers, readConfiguration } from "../api.js";
+import { asks } from "../asks.js";
 import { badge, code, heading, hint, html, moment, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { table } from "../table.js";
 
 /** @param {Context} context @returns {Promise<Content>} */
-export async function showConfiguration({ again }) {
+export async function showConfiguration({ place, again }) {
+  const asked = asks.configuration(place);
   const [tiers, prices, packages, configuration] = await Promise.all([
-    listTiers(),
-    listPrices(),
-    listPackages(),
-    readConfiguration(),
+    asked.tiers,
+    asked.prices,
+    asked.packages,
+    asked.configuration,
   ]);
   return [
     heading("Configuration", again),
@@ -88,7 +89,9 @@ function priceLists({ config }, prices) {
   const lists = Object.entries(/** @type {{ prices: Record<string, unknown> }} */ (config).prices).flatMap(
     ([name, list]) => {
       const [, file, from] = /^(.+) from (\S+)$/.exec(name) ?? [];
-      return file && from ? [{ file, from, list: /** @type {Record<string, number | object>} */ (list) }] : [];
+      return file && from
+        ? [{ file, from, list: /** @type {Record<string, number | object>} */ (list) }]
+        : [];
     },
   );
   const now = new Date().toISOString();

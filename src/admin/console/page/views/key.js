@@ -1,13 +1,5 @@
-import {
-  listRefusalsOfKey,
-  listRefusedToday,
-  listTopKeys,
-  may,
-  readAccountLabel,
-  readKey,
-  readUsage,
-  readUse,
-} from "../api.js";
+import { may } from "../api.js";
+import { asks } from "../asks.js";
 import {
   accountLink,
   actions,
@@ -30,22 +22,19 @@ import {
 import { limitTile, useColumns } from "../fields.js";
 import { age, count, momentText, plural } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
-import { pageOf } from "../location.js";
-import { DAY_SECONDS, dateOf } from "../plots.js";
 import { ACCOUNT_COLUMN, choiceOf, filtered, pagedTable, table } from "../table.js";
 import { askCreateKey, askEditKey, askRevoke, askRotate } from "./key-actions.js";
 import { askLeakedKey } from "./leaked-key.js";
 
 /** One key: its limits, what is used of them, and what can be done to it. @param {Context} context @returns {Promise<Content>} */
 export async function showKey({ place, again }) {
-  const [account = "", id = ""] = place.args;
-  const from = dateOf(Date.now() / 1000 - 6 * DAY_SECONDS);
+  const asked = asks.key(place);
   const [{ value: key, etag }, refusals, label, use, usage] = await Promise.all([
-    readKey(account, id),
-    may("usage:read") ? refusalsOfKey(account, id, place.query) : undefined,
-    readAccountLabel(account),
-    may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
-    may("usage:read") ? readUsage(account, { from, group_by: "day,key", key_id: id }) : undefined,
+    asked.key,
+    asked.refusals && refusalsOfKey(asked.refusals),
+    asked.label,
+    asked.use,
+    asked.usage,
   ]);
   const isOfRequest = Boolean(place.query.get("request_id"));
   return [
@@ -157,11 +146,9 @@ function keyState(key) {
 }
 
 /** Keys by what they used and by what they were refused today, over all gateways. @param {Context} context @returns {Promise<Content>} */
-export async function showKeys({ again }) {
-  const [use, refused] = await Promise.all([
-    listTopKeys(),
-    may("usage:read") ? listRefusedToday() : undefined,
-  ]);
+export async function showKeys({ place, again }) {
+  const asked = asks.keys(place);
+  const [use, refused] = await Promise.all([asked.use, asked.refused]);
   return [
     heading("Keys today", again),
     actions(button("A key has leaked …", () => void askLeakedKey())),
@@ -220,13 +207,10 @@ const KEY_REFUSAL_FILTERS = [
   { name: "request_id", label: "Request" },
 ];
 
-/** The latest refusals of a key, one by one. @param {string} account @param {string} id @param {URLSearchParams} query @returns {Promise<Content>} */
-async function refusalsOfKey(account, id, query) {
-  const list = await filtered(KEY_REFUSAL_FILTERS, async () => {
-    const [from, to] = ["from", "to"].map((name) => timeOfText(query.get(name) ?? ""));
-    const filter = pageOf(query, ["outcome", "request_id"]);
-    const page = await listRefusalsOfKey(account, id, { ...filter, from, to });
-    return pagedTable(
+/** The latest refusals of a key, one by one. @param {Promise<List<KeyRefusal>>} page @returns {Promise<Content>} */
+async function refusalsOfKey(page) {
+  const list = await filtered(KEY_REFUSAL_FILTERS, async () =>
+    pagedTable(
       "Refused requests (UTC)",
       [
         { title: "When", header: true, of: (one) => one.at, as: moment },
@@ -236,22 +220,15 @@ async function refusalsOfKey(account, id, query) {
         { title: "Request", wrap: true, of: (one) => one.request_id, as: code },
         { title: "The client's id", wrap: true, of: (one) => one.client_request_id, as: clientId },
       ],
-      page,
-    );
-  });
+      await page,
+    ),
+  );
   return [
     html`<h3 class="section">Refusals</h3>`,
     list,
     hint("The last 1,000 of the last day, some seconds behind. The wait is what Retry-After said."),
   ];
 }
-
-/** A time as a row has it, or to the minute, as the API takes it. @param {string} text */
-const timeOfText = (text) =>
-  text.replace(
-    /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/,
-    (_, day, time, seconds = ":00") => `${day}T${time}${seconds}Z`,
-  );
 
 /** @param {KeyRefusal} refusal */
 const usedOfLimit = ({ outcome, used, limit }) =>

@@ -1,4 +1,5 @@
-import { ApiError, may, readLive, readOverview } from "../api.js";
+import { ApiError, readLive, readOverview } from "../api.js";
+import { asks } from "../asks.js";
 import {
   badge,
   bar,
@@ -161,17 +162,18 @@ const KEPT_MS = 15 * 60_000;
 /** @typedef {{ overview?: Overview, failure?: unknown }} Money */
 
 /** The money, all gateways, and this gateway's live figures. @param {Context} context */
-export async function showOverview({ signal, live, again }) {
+export async function showOverview({ place, signal, live, again }) {
+  const asked = asks.overview(place);
   const [money, out] = await Promise.all([
-    readMoney(),
-    may("accounts:read") ? runningOut().catch(() => undefined) : undefined,
+    moneyOf(asked.money),
+    asked.runningOut?.then(runningOut, () => undefined),
   ]);
-  return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} live=${live} signal=${signal} />`;
+  return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} live=${live} asked=${asked} signal=${signal} />`;
 }
 
-/** Figures of before would be taken for those of now. The live ones need no Redis. @returns {Promise<Money>} */
-const readMoney = () =>
-  readOverview().then(
+/** Figures of before would be taken for those of now. The live ones need no Redis. @param {Promise<Overview>} reading @returns {Promise<Money>} */
+const moneyOf = (reading) =>
+  reading.then(
     (overview) => ({ overview }),
     (failure) => {
       if (failure instanceof ApiError && failure.status >= 400 && failure.status < 500) throw failure;
@@ -188,7 +190,7 @@ const readMoney = () =>
  * @property {History} history
  * @property {Live} [live]
  * @property {unknown} [trouble]
- * @extends {Component<{ money: Money, out: Content, live: Promise<Live> | undefined, signal: AbortSignal }, State>}
+ * @extends {Component<{ money: Money, out: Content, live: Promise<Live> | undefined, asked: ReturnType<typeof asks.overview>, signal: AbortSignal }, State>}
  */
 class Figures extends Component {
   /** @type {State} */
@@ -199,11 +201,14 @@ class Figures extends Component {
     history: { seconds: [], series: {} },
   };
 
+  /** The first ones, which were asked for with the view. @type {Promise<Live> | undefined} */
+  samples = this.props.asked.samples;
+
   componentDidMount() {
     // The state at the top was shown from it. Its samples are not worth a wait: they come next.
     this.props.live?.then((live) => this.state.live ?? this.setState({ live })).catch(() => undefined);
     this.repeat(() => this.readLive(), LIVE_EVERY_MS, showTrouble);
-    const again = async () => this.setState({ money: await readMoney() });
+    const again = async () => this.setState({ money: await moneyOf(readOverview()) });
     setTimeout(() => this.repeat(again, MONEY_EVERY_MS, () => undefined), MONEY_EVERY_MS);
   }
 
@@ -222,7 +227,9 @@ class Figures extends Component {
     if (this.state.paused) return;
     const { history } = this.state;
     try {
-      const live = await readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000));
+      const ahead = this.samples;
+      this.samples = undefined;
+      const live = await (ahead ?? readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000)));
       if (this.props.signal.aborted) return;
       showGateway(live);
       this.setState({ live, trouble: undefined, history: appended(history, live) });
@@ -248,7 +255,7 @@ class Figures extends Component {
     };
     const pause = () => this.setState({ paused: !paused });
     return html`<div>${this.health()}</div>
-      <${Checks} />
+      <${Checks} asked=${this.props.asked.health} />
       <div>
         <h3 class="section">Money, in credits, by UTC day and month</h3>
         ${money.overview ? moneyTiles(money.overview) : failureNote(money.failure)}

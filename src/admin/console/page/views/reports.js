@@ -1,13 +1,7 @@
-import { listSales, listTopAccounts, readTotalStatement } from "../api.js";
+import { asks, day } from "../asks.js";
 import { actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
 import { count } from "../format.js";
 import { downloadCsv, filtered, LABELLED_ACCOUNT, table } from "../table.js";
-
-const DAY_MS = 86_400_000;
-const TOP = 50;
-
-/** @param {number} [daysAgo] @returns {string} a UTC day */
-const day = (daysAgo = 0) => new Date(Date.now() - daysAgo * DAY_MS).toISOString().slice(0, 10);
 
 const BY = /** @type {const} */ ([
   ["spend", "spending"],
@@ -15,21 +9,18 @@ const BY = /** @type {const} */ ([
 ]);
 
 /** Accounts by what they spent, or were refused, in some days. @param {Context} context @returns {Promise<Content>} */
-export async function showTop({ place: { query }, again }) {
-  const from = query.get("from") ?? day(6);
+export async function showTop({ place, again }) {
+  const { by, from, page } = asks.top(place);
   const filters = [
     { name: "by", label: "By", options: BY },
     { name: "from", label: "From", type: /** @type {const} */ ("date"), usual: from },
     { name: "to", label: "to", type: /** @type {const} */ ("date"), usual: day() },
   ];
-  const by = query.get("by") ?? "spend";
-  const read = () => topTable(by, from, query.get("to") ?? "");
-  return [heading("Top accounts", again), await filtered(filters, read)];
+  return [heading("Top accounts", again), await filtered(filters, async () => topTable(by, await page))];
 }
 
-/** @param {string} by @param {string} from @param {string} to */
-async function topTable(by, from, to) {
-  const page = await listTopAccounts({ by, from, to, limit: TOP });
+/** @param {string} by @param {TopAccounts} page */
+function topTable(by, page) {
   const rows = page.data.map((one) => ({ ...one, amount: one.credits ?? one.refusals ?? 0 }));
   const most = rows[0]?.amount ?? 0;
   return [
@@ -58,10 +49,13 @@ async function topTable(by, from, to) {
 }
 
 /** Grants of a month by package and kind. @param {Context} context @returns {Promise<Content>} */
-export async function showSales({ place: { query }, again }) {
-  const month = query.get("month") || day().slice(0, 7);
+export async function showSales({ place, again }) {
+  const { month, sales, total } = asks.sales(place);
   const filters = [{ name: "month", label: "Month", type: /** @type {const} */ ("month"), usual: month }];
-  return [heading("Sold", again), await filtered(filters, () => salesPart(month))];
+  return [
+    heading("Sold", again),
+    await filtered(filters, async () => salesPart(month, await sales, await total)),
+  ];
 }
 
 const SALE_COLUMNS = ["kind", "package", "currency", "grants", "credits", "amount_paid"];
@@ -74,9 +68,8 @@ const KINDS = /** @type {const} */ ([
 /** @param {string} name */
 const packageName = (name) => (name === "*" ? "further packages" : name === "none" ? "no package" : name);
 
-/** @param {string} month */
-async function salesPart(month) {
-  const [sales, total] = await Promise.all([listSales(month), readTotalStatement(month)]);
+/** @param {string} month @param {Sales} sales @param {TotalStatement} total */
+function salesPart(month, sales, total) {
   const { data, since, amounts_paid } = sales;
   const save = () => downloadCsv(`sold-${month}.csv`, SALE_COLUMNS, data);
   const sum = (/** @type {string} */ kind) =>

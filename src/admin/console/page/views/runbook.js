@@ -1,4 +1,4 @@
-import { readRunbook } from "../api.js";
+import { asks } from "../asks.js";
 import { code, heading, html, link, note } from "../dom.js";
 import { hrefTo } from "../location.js";
 
@@ -19,7 +19,7 @@ const ITEM = /^(?:[-*]|\d+\.) /;
 /** A page of docs/operations, or a section of it, as health and alerts name it. @param {Context} context @returns {Promise<Content>} */
 export async function showRunbook({ place }) {
   const [page = "", anchor = ""] = place.args;
-  const text = await readRunbook(page);
+  const text = await asks.runbook(place).text;
   const section = sectionOf(text, anchor);
   const [, , title = page] = HEADING.exec(section.split("\n")[0] ?? "") ?? [];
   const whole = link(hrefTo(["runbook", page]), "the whole page");

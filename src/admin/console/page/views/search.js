@@ -1,28 +1,23 @@
-import { search } from "../api.js";
+import { asks, isSecret } from "../asks.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
-import { hrefTo, placeAt } from "../location.js";
+import { SECRET_SEARCHED } from "../find.js";
+import { hrefTo, placeAt, placeOf } from "../location.js";
 import { table } from "../table.js";
-
-/** @param {string} q what is searched for */
-export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
-
-export const SECRET_SEARCHED =
-  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 /** A result that is alone is opened at once. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showSearch({ place, again }) {
-  const q = place.query.get("q") ?? "";
+  const { q, found } = asks.search(place);
   if (isSecret(q)) {
     // It came by a link. It stays neither in the address nor in the history of this tab.
     history.replaceState(null, "", hrefTo(["search"]));
     return [heading("Search", again), note(SECRET_SEARCHED)];
   }
-  if (!q)
+  if (!found)
     return [
       heading("Search"),
       hint("The field above takes an id, or words of a label, of metadata or of a reference."),
     ];
-  const { data, complete } = await search(q);
+  const { data, complete } = await found;
   const [only] = data;
   if (only && data.length === 1 && complete) return placeAt(placeOf(only));
   return [
@@ -57,16 +52,4 @@ export async function showSearch({ place, again }) {
       "Ids are whole, those of accounts also their beginning. In labels of accounts and keys, in metadata and in references a word is found by its beginning, and by the words behind it. Tokens are not found by their labels: they stand under Tokens.",
     ),
   ];
-}
-
-/** @param {Found} found */
-export function placeOf({ kind, id, account_id, key_id }) {
-  if (kind === "refusal") return hrefTo(["key", account_id ?? "", key_id ?? ""], { request_id: id });
-  if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
-  if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
-  if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });
-  if (kind === "audit") return hrefTo(["audit"], { audit_id: id, account_id: account_id ?? "" });
-  if (kind === "token") return hrefTo(["tokens"], { token_id: id });
-  if (kind === "task" || kind === "request") return hrefTo(["task", id]);
-  return hrefTo(["account", account_id ?? id]);
 }

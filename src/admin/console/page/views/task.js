@@ -1,4 +1,5 @@
-import { listOpenRequests, listTransactionsOfTask, may, readTask, refundTask, releaseTask } from "../api.js";
+import { may, refundTask, releaseTask } from "../api.js";
+import { asks } from "../asks.js";
 import { Copyable } from "../copyable.js";
 import { ask } from "../dialogs.js";
 import {
@@ -26,11 +27,8 @@ import { ACCOUNT_COLUMN, filtered, table } from "../table.js";
 
 /** One request by its own id or its task's: what became of it, and of its credits. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
-  const id = place.args[0] ?? "";
-  const [task, entries] = await Promise.all([
-    readTask(id),
-    may("credits:read") ? listTransactionsOfTask(id).catch((error) => ({ error })) : undefined,
-  ]);
+  const asked = asks.task(place);
+  const [task, entries] = await Promise.all([asked.task, asked.entries?.catch((error) => ({ error }))]);
   const { account_id: account, key_id: keyId } = task;
   const known = entries && "data" in entries ? entries.data : undefined;
   return [
@@ -199,18 +197,19 @@ const AGES = /** @type {const} */ ([
   ["1800", "30 minutes"],
   ["7200", "2 hours"],
 ]);
-const USUAL_SECONDS = 600;
 
 /** @param {Context} context @returns {Promise<Content>} */
 export async function showOpenTasks({ place, again }) {
-  const seconds = Number(place.query.get("older") || USUAL_SECONDS);
+  const { seconds, open } = asks.tasks(place);
   const filters = [{ name: "older", label: "Age, at least", options: AGES }];
-  return [heading("Open tasks", again), await filtered(filters, () => openRequests(seconds))];
+  return [
+    heading("Open tasks", again),
+    await filtered(filters, async () => openRequests(seconds, await open)),
+  ];
 }
 
-/** @param {number} seconds */
-async function openRequests(seconds) {
-  const { data, old, open, complete, looked_at_max, unread } = await listOpenRequests(seconds);
+/** @param {number} seconds @param {OpenRequests} all */
+function openRequests(seconds, { data, old, open, complete, looked_at_max, unread }) {
   const olds = seconds > 0 ? `, ${count(old)} of them for so long` : "";
   const seen = data.length < old ? `The oldest ${count(data.length)} of ${count(old)} are shown. ` : "";
   const cut = complete ? "" : `Only ${count(looked_at_max)} were looked at; there may be older ones. `;

@@ -1,14 +1,15 @@
-import { createToken, listTokens, ownScopes, revokeToken } from "../api.js";
+import { createToken, ownScopes, revokeToken } from "../api.js";
+import { asks } from "../asks.js";
 import { ask } from "../dialogs.js";
 import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";
 import { given, momentOrNull, required } from "../fields.js";
-import { hrefTo, pageOf } from "../location.js";
+import { hrefTo } from "../location.js";
 import { pagedTable } from "../table.js";
 
 /** Tokens of the management API: made with scopes, shown once, revoked. @param {Context} context @returns {Promise<Content>} */
-export async function showTokens({ place: { query }, again }) {
-  const tokenId = query.get("token_id");
-  const page = await listTokens(pageOf(query, ["token_id"]));
+export async function showTokens({ place, again }) {
+  const tokenId = place.query.get("token_id");
+  const page = await asks.tokens(place).page;
   const revoke = (/** @type {Token} */ one) => {
     const press = () => void askRevokeToken(one).then((done) => done && again());
     return tokenState(one) === "active"

@@ -1,14 +1,12 @@
 import {
   createWebhook,
   deleteWebhook,
-  listDeliveries,
-  listWebhooks,
   patchWebhook,
-  readWebhook,
   redeliver,
   rotateWebhookSecret,
   testWebhook,
 } from "../api.js";
+import { asks, CALLBACK, partAsks } from "../asks.js";
 import { ask } from "../dialogs.js";
 import {
   accountLink,
@@ -30,20 +28,18 @@ import {
 } from "../dom.js";
 import { given, labelField, overlapField, textOrNull } from "../fields.js";
 import { count, momentText } from "../format.js";
-import { hrefTo, pageOf } from "../location.js";
+import { hrefTo } from "../location.js";
 import { choiceOf, filtered, NONE_SO_FAR, pagedTable, table } from "../table.js";
 import { WEBHOOK_EVENTS } from "../webhook-events.js";
 
-/** In place of an endpoint: the addresses that requests name. */
-const CALLBACK = "callback";
 const SHOWN_URL_CHARS = 80;
 const SHOWN_ANSWER_CHARS = 120;
 
 const DELIVERY_STATUSES = choiceOf("all", ["waiting", "delivered", "failed"]);
 
 /** The endpoints of an account; what can be done to one is on its own page. @param {string} id @param {Context} context @returns {Promise<Content>} */
-export async function showWebhooks(id, { again }) {
-  const { data } = await listWebhooks(id);
+export async function showWebhooks(id, { place, again }) {
+  const { data } = await partAsks.webhooks(place).page;
   return [
     actions(
       asking("Register endpoint …", () => askRegister(id), again),
@@ -74,11 +70,10 @@ function webhookLink({ account_id, id, url }) {
 }
 
 /** One endpoint, with what it got. @param {Context} context @returns {Promise<Content>} */
-export async function showWebhook({ place: { args, query }, again }) {
-  const [account = "", id = ""] = args;
-  if (id === CALLBACK) return showCallbacks(account, query, again);
-  const listing = listingOf(account, id, query);
-  const { value: endpoint, etag } = await readWebhook(account, id);
+export async function showWebhook({ place, again }) {
+  const { endpoint: reading, deliveries } = asks.webhook(place);
+  if (!reading) return showCallbacks(place.args[0] ?? "", deliveries, again);
+  const { value: endpoint, etag } = await reading;
   return [
     heading(["Endpoint ", code(endpoint.id)], again, badge(endpoint.status)),
     endpoint.label && html`<p class="subtitle">${endpoint.label}</p>`,
@@ -93,19 +88,15 @@ export async function showWebhook({ place: { args, query }, again }) {
       ["Delivered", endpoint.delivered_at && moment(endpoint.delivered_at)],
       ["Old secret signs until", endpoint.both_sign_until && moment(endpoint.both_sign_until)],
     ]),
-    await deliveriesPart(endpoint, listing, again),
+    await deliveriesPart(endpoint, deliveries, again),
   ];
 }
 
-/** Deliveries to the `callBackUrl` addresses of an account's requests. @param {string} account @param {URLSearchParams} query @param {() => void} again @returns {Promise<Content>} */
-const showCallbacks = async (account, query, again) => [
+/** Deliveries to the `callBackUrl` addresses of an account's requests. @param {string} account @param {Listing} deliveries @param {() => void} again @returns {Promise<Content>} */
+const showCallbacks = async (account, deliveries, again) => [
   heading("Deliveries to callBackUrl", again),
   factList([["Account", accountLink(account)]]),
-  await deliveriesPart(
-    { account_id: account, id: CALLBACK, status: "enabled" },
-    listingOf(account, CALLBACK, query),
-    again,
-  ),
+  await deliveriesPart({ account_id: account, id: CALLBACK, status: "enabled" }, deliveries, again),
 ];
 
 const DISABLED_WORDS = {
@@ -154,14 +145,7 @@ function endpointActions(endpoint, etag, again) {
 
 /** @typedef {Pick<Webhook, "account_id" | "id" | "status"> & { url?: string }} Target */
 
-/** Begun before the endpoint is known. @param {string} account @param {string} id @param {URLSearchParams} query */
-function listingOf(account, id, query) {
-  const listing = listDeliveries({ account_id: account, id }, pageOf(query, ["status"]));
-  listing.catch(() => undefined);
-  return listing;
-}
-
-/** @typedef {ReturnType<typeof listDeliveries>} Listing */
+/** @typedef {Promise<List<Delivery>>} Listing */
 
 /** @param {Target} endpoint @param {Listing} listing @param {() => void} again */
 const deliveriesPart = (endpoint, listing, again) =>

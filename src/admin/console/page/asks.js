@@ -1,0 +1,278 @@
+import {
+  ApiError,
+  isKnown,
+  listAccounts,
+  listAudit,
+  listDeliveries,
+  listKeys,
+  listOpenRequests,
+  listPackages,
+  listPrices,
+  listRefusals,
+  listRefusalsOfKey,
+  listRefusedToday,
+  listSales,
+  listTasks,
+  listTiers,
+  listTimeline,
+  listTokens,
+  listTopAccounts,
+  listTopKeys,
+  listTransactions,
+  listTransactionsOfTask,
+  listWebhooks,
+  may,
+  mayOfAll,
+  ownAccounts,
+  readAccount,
+  readAccountLabel,
+  readConfiguration,
+  readHealth,
+  readKey,
+  readLive,
+  readOverview,
+  readRunbook,
+  readTask,
+  readTotalStatement,
+  readUsage,
+  readUse,
+  readWebhook,
+  search,
+  token,
+} from "./api.js";
+import { here, pageOf } from "./location.js";
+
+/** No sample is later: the gateway is asked for without its samples. */
+const LATER_THAN_ALL_MS = 1e14;
+export const DAY_SECONDS = 86_400;
+const OPEN_SECONDS = 600;
+/** In place of an endpoint: the addresses that requests name. */
+export const CALLBACK = "callback";
+
+/** @param {number} seconds Unix @returns {string} its UTC day */
+export const dateOf = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
+
+/** @returns {string} a UTC day */
+export const day = (daysAgo = 0) => dateOf(Date.now() / 1000 - daysAgo * DAY_SECONDS);
+
+/** @param {string} q what is searched for */
+export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
+
+/** Loaded once, with the first view that has a plot. */
+export const loadPlots = () => import("./uplot.js");
+
+/** Views of the page itself; the others are in a file of their own. */
+const IN_THE_PAGE = ["overview", "accounts", "account", "key", "keys"];
+
+/** It is loaded ahead, and runs once the page is there, whose scope it shares. */
+function expectMore() {
+  const link = document.createElement("link");
+  link.rel = "modulepreload";
+  link.href = "./more.js";
+  document.head.append(link);
+}
+
+/** What was asked for while the rest of the page was on its way. @type {Map<unknown, object>} */
+export const begun = new Map();
+const begunWith = token.get();
+addEventListener("hashchange", () => begun.clear());
+
+/**
+ * Asks the gateway, or takes what it was asked for ahead. What fails is told by whoever waits for it.
+ * @template {object} Answers @param {(place: Place) => Answers} ask
+ */
+function ahead(ask) {
+  /** @param {Place} place @returns {Answers} */
+  const asked = (place) => {
+    const before = token.get() === begunWith ? begun.get(asked) : undefined;
+    begun.delete(asked);
+    if (before) return /** @type {Answers} */ (before);
+    const answers = ask(place);
+    for (const one of Object.values(answers)) if (one instanceof Promise) one.catch(() => undefined);
+    return answers;
+  };
+  return asked;
+}
+
+/** Whether the gateway is ready; nothing for a token that may not read it. */
+export const askState = ahead(() => ({
+  live: mayOfAll("usage:read") ? readLive(LATER_THAN_ALL_MS) : undefined,
+}));
+
+/** What each view is shown from, by its name in the address. */
+export const asks = {
+  overview: ahead(() => ({
+    // The largest begins first.
+    plots: loadPlots(),
+    money: readOverview(),
+    runningOut: may("accounts:read") ? listAccounts({ sort: "days_left", limit: 5 }) : undefined,
+    health: readHealth(),
+    samples: readLive(0),
+  })),
+  accounts: ahead(({ query }) => ({
+    page: listAccounts({
+      ...pageOf(query, ["prefix", "label", "status", "balance_below"]),
+      ...metadataAsked(query),
+      sort: query.get("order") ?? "",
+    }),
+  })),
+  account: ahead((place) => ({
+    account: readAccount(place.args[0] ?? ""),
+    use: readUse(place.args[0] ?? "", partOf(place) === "usage" ? keysPage(place) : {}),
+  })),
+  key: ahead(({ args: [account = "", id = ""], query }) => ({
+    key: readKey(account, id),
+    refusals: may("usage:read")
+      ? listRefusalsOfKey(account, id, {
+          ...pageOf(query, ["outcome", "request_id"]),
+          from: timeOfText(query.get("from") ?? ""),
+          to: timeOfText(query.get("to") ?? ""),
+        })
+      : undefined,
+    label: readAccountLabel(account),
+    use: may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
+    usage: may("usage:read")
+      ? readUsage(account, { from: day(6), group_by: "day,key", key_id: id })
+      : undefined,
+  })),
+  webhook: ahead(({ args: [account = "", id = ""], query }) => ({
+    endpoint: id === CALLBACK ? undefined : readWebhook(account, id),
+    deliveries: listDeliveries({ account_id: account, id }, pageOf(query, ["status"])),
+  })),
+  tasks: ahead(({ query }) => {
+    const seconds = Number(query.get("older") || OPEN_SECONDS);
+    return { seconds, open: listOpenRequests(seconds) };
+  }),
+  task: ahead(({ args: [id = ""] }) => ({
+    task: readTask(id),
+    entries: may("credits:read") ? listTransactionsOfTask(id) : undefined,
+  })),
+  top: ahead(({ query }) => {
+    const [by, from] = [query.get("by") ?? "spend", query.get("from") ?? day(6)];
+    return { by, from, page: listTopAccounts({ by, from, to: query.get("to") ?? "", limit: 50 }) };
+  }),
+  sales: ahead(({ query }) => {
+    const month = query.get("month") || day().slice(0, 7);
+    return { month, sales: listSales(month), total: readTotalStatement(month) };
+  }),
+  keys: ahead(() => ({
+    use: listTopKeys(),
+    refused: may("usage:read") ? listRefusedToday() : undefined,
+  })),
+  configuration: ahead(() => ({
+    tiers: listTiers(),
+    prices: listPrices(),
+    packages: listPackages(),
+    configuration: readConfiguration(),
+  })),
+  /** A token for some accounts reads those of one at a time. */
+  audit: ahead(({ query }) => ({
+    page:
+      ownAccounts() === null || query.get("account_id")
+        ? listAudit(pageOf(query, ["account_id", "by", "action", "from", "to", "audit_id"]))
+        : undefined,
+  })),
+  tokens: ahead(({ query }) => ({ page: listTokens(pageOf(query, ["token_id"])) })),
+  runbook: ahead(({ args: [page = ""] }) => ({ text: readRunbook(page) })),
+  search: ahead(({ query }) => {
+    const q = query.get("q") ?? "";
+    return { q, found: q && !isSecret(q) ? search(q) : undefined };
+  }),
+};
+
+/** @param {URLSearchParams} query with `metadata` as name=value */
+function metadataAsked(query) {
+  const text = query.get("metadata") ?? "";
+  if (text === "") return {};
+  const [, name, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
+  if (name === undefined) throw new ApiError(400, "metadata is asked for as name=value, such as plan=pro");
+  return { [`metadata.${name}`]: value };
+}
+
+/** A time as a row has it, or to the minute, as the API takes it. @param {string} text */
+const timeOfText = (text) =>
+  text.replace(
+    /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/,
+    (_, date, time, seconds = ":00") => `${date}T${time}${seconds}Z`,
+  );
+
+/** The page of keys that is shown, for the keys and for what is used of their limits. @param {Place} place */
+const keysPage = ({ query }) => pageOf(query, [], 100);
+
+/** A page of the ledger. @param {URLSearchParams} query @param {number} [limit] */
+export const transactionsAsked = (query, limit) =>
+  pageOf(query, ["kind", "from", "to", "reference", "id"], limit);
+
+/** Days of an account's usage that can be shown. */
+export const SPANS = [7, 30, 90];
+
+/** What the parts of an account's page are shown from, by their names in the address. */
+export const partAsks = {
+  usage: ahead((place) => {
+    const [id = ""] = place.args;
+    const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
+    return {
+      days,
+      plots: may("usage:read") ? loadPlots() : undefined,
+      usage: may("usage:read") ? readUsage(id, { from: day(days - 1), group_by: "day" }) : undefined,
+      keys: may("keys:read") ? listKeys(id, keysPage(place)) : undefined,
+    };
+  }),
+  transactions: ahead(({ args: [id = ""], query }) => ({
+    page: listTransactions(id, transactionsAsked(query)),
+  })),
+  tasks: ahead(({ args: [id = ""], query }) => ({
+    page: listTasks(id, pageOf(query, ["status", "endpoint", "from"])),
+    prices: listPrices(),
+  })),
+  refusals: ahead(({ args: [id = ""], query }) => ({
+    page: listRefusals(id, pageOf(query, ["key_id", "from", "to"], 100)),
+  })),
+  timeline: ahead(({ args: [id = ""], query }) => ({
+    page: listTimeline(id, pageOf(query, ["charges", "from", "to"])),
+  })),
+  webhooks: ahead(({ args: [id = ""] }) => ({ page: listWebhooks(id) })),
+};
+
+/** @typedef {keyof typeof partAsks} PartName */
+
+/** The right that a part needs. @type {Record<PartName, Scope>} */
+export const PART_SCOPES = {
+  usage: "accounts:read",
+  transactions: "credits:read",
+  tasks: "tasks:read",
+  refusals: "usage:read",
+  timeline: "audit:read",
+  webhooks: "webhooks:write",
+};
+
+const partNames = /** @type {PartName[]} */ (Object.keys(partAsks));
+
+/** The part that is shown where none is named: one that is not empty for this token. */
+export const firstPart = () =>
+  may("keys:read") || may("usage:read")
+    ? "usage"
+    : (partNames.find((name) => name !== "usage" && may(PART_SCOPES[name])) ?? "usage");
+
+/** The part that the address names. @param {Place} place */
+export const partOf = ({ args: [, named = firstPart()] }) =>
+  partNames.find((name) => name === named) ?? "usage";
+
+/** Asks for what the view needs that the address names, while the rest of the page is on its way. */
+function begin() {
+  const place = here();
+  const name = place.view || "overview";
+  if (!isKnown() || (name === "overview" && !mayOfAll("usage:read"))) return;
+  /** @type {((place: Place) => object)[]} */
+  const needed = [askState];
+  if (Object.hasOwn(asks, name)) needed.push(asks[/** @type {keyof typeof asks} */ (name)]);
+  if (name === "account") needed.push(partAsks[partOf(place)]);
+  if (!IN_THE_PAGE.includes(name) || needed.includes(partAsks.webhooks)) expectMore();
+  for (const ask of needed) begun.set(ask, ask(place));
+}
+
+try {
+  begin();
+} catch {
+  // Whoever shows the view asks again, and tells why it cannot be asked.
+}
