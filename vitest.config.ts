@@ -76,7 +76,15 @@ export default defineConfig({
         },
       },
       // Needs the package registry, or programs that are no dependency: `npm run test:operators`, not `npm test`.
-      { test: { name: "operators", include: ["test/operators/**/*.test.ts"], ...programs } },
+      {
+        test: {
+          name: "operators",
+          include: ["test/operators/**/*.test.ts"],
+          ...programs,
+          // A browser beside other work draws late.
+          expect: { poll: { timeout: 20_000 } },
+        },
+      },
       {
         test: {
           name: "fault",

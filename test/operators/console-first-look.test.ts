@@ -81,13 +81,16 @@ describe.skipIf(!hasChromium)("the console at first sight", () => {
     await operator.open("audit");
     await page.getByLabel("Account", { exact: true }).fill("acme");
     await page.getByLabel("Action", { exact: true }).selectOption("account.create");
-    await page.getByRole("row", { name: /Created the account/ }).waitFor();
+    await page.locator("tbody tr", { hasText: "Created the account" }).waitFor();
     await expect.poll(() => page.getByRole("row").count()).toBe(2);
     expect(new URL(page.url()).hash).toBe("#audit?account_id=acme&action=account.create");
   });
 
   // Guarantee: whoever looks for the reason of 503s is not told that all is well.
-  test("maintenance stands at the top of every view, and on the overview with what ends it", async () => {
+  test("maintenance stands at the top of every view, and on the overview with what ends it", async ({
+    onTestFinished,
+  }) => {
+    onTestFinished(() => manage("PUT", "/maintenance", { on: false }));
     await manage("PUT", "/maintenance", { on: true });
     await operator.open("accounts");
     await expect
