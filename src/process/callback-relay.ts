@@ -28,5 +28,5 @@ export function createCallbackRelay(options: RelayOptions): Callbacks {
     metrics,
     log,
   });
-  return createCallbacks({ tasks, guard: createCallbackGuard(connection) });
+  return createCallbacks({ tasks, guard: createCallbackGuard(connection) }, metrics);
 }

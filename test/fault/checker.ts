@@ -9,6 +9,7 @@ import {
   ledgerBalances,
   refundedOnce,
 } from "./criteria-money.ts";
+import { SLOT_CRITERIA } from "./criteria-slots.ts";
 import { TELLING_CRITERIA } from "./criteria-telling.ts";
 import {
   answered,
@@ -70,7 +71,12 @@ export interface Verdict {
 /** Judges one run by its recorded history alone. */
 export const check = (history: History): Verdict =>
   judgeBy(
-    [...CRITERIA, ...(history.archive ? ARCHIVE_CRITERIA : []), ...(history.telling ? TELLING_CRITERIA : [])],
+    [
+      ...CRITERIA,
+      ...(history.archive ? ARCHIVE_CRITERIA : []),
+      ...(history.telling ? TELLING_CRITERIA : []),
+      ...(history.posted ? SLOT_CRITERIA : []),
+    ],
     readLedger(history),
   );
 

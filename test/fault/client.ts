@@ -1,4 +1,5 @@
 import { Agent, type ClientRequest, type IncomingMessage, request as send } from "node:http";
+import { API_PREFIX, type GenerationEndpoint } from "../../src/domain/endpoints.ts";
 import type { ClientEvent } from "./history.ts";
 import { type Wish, wishText } from "./upstream.ts";
 
@@ -26,7 +27,6 @@ export interface Leaving {
   bodyBytes?: number;
 }
 
-const STORYBOARD = "/api/v1/gen2-pro/storyboard";
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 /** What TEXT_TO_VIDEO costs by the reference prices. */
 export const PRICE = 10;
@@ -43,16 +43,36 @@ export function generate(
     idempotencyKey = "",
     leaving,
     storyboard,
-  }: { idempotencyKey?: string; leaving?: Leaving; storyboard?: { callBackUrl?: string } } = {},
+    endpoint = storyboard ? "gen2-pro/storyboard" : "gen2/text-to-video",
+  }: {
+    idempotencyKey?: string;
+    leaving?: Leaving;
+    storyboard?: { callBackUrl?: string };
+    endpoint?: GenerationEndpoint;
+  } = {},
 ): Promise<ClientEvent> {
-  const path = storyboard ? STORYBOARD : TEXT_TO_VIDEO;
-  const text = wishText(wish);
-  const shots = [{ Scene: text, duration: 10 }];
-  const body = JSON.stringify(storyboard ? { ...storyboard, nFrames: "10", shots } : { prompt: text });
+  const path = API_PREFIX + endpoint;
+  const body = JSON.stringify({ ...storyboard, ...bodyOf(endpoint, wishText(wish)) });
   const headers: Record<string, string> = { "content-type": "application/json" };
   if (idempotencyKey !== "") headers["idempotency-key"] = idempotencyKey;
   const event = open("generate", target, customer, idempotencyKey);
   return ask(event, target, customer, { method: "POST", path, headers, body }, leaving);
+}
+
+/** The least that an endpoint takes. @param text a wish, which the upstream finds again */
+function bodyOf(endpoint: GenerationEndpoint, text: string): object {
+  switch (endpoint) {
+    case "gen2/text-to-video":
+    case "gen2-pro/text-to-video":
+      return { prompt: text };
+    case "gen2/image-to-video":
+    case "gen2-pro/image-to-video":
+      return { imageUrl: "https://images.example.com/a.png", prompt: text };
+    case "gen2/watermark-remove":
+      return { videoUrl: `https://videos.example.com/a.mp4?${text.replaceAll(" ", "&")}` };
+    case "gen2-pro/storyboard":
+      return { nFrames: "10", shots: [{ Scene: text, duration: 10 }] };
+  }
 }
 
 export function poll(

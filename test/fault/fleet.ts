@@ -69,6 +69,8 @@ export interface FleetOptions {
   connections?: number;
   /** Of tasks; so long that none ends for it, unless it is the point. */
   maxAgeMs?: number;
+  /** Until the gateways poll a task that nobody polls. */
+  pollIntervalMs?: number;
   /** Requests with an unknown outcome that an account may have; so many that none is refused for it, unless it is the point. */
   unknownOutcomesMax?: number;
   /** Of a new store. */

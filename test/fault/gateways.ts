@@ -31,6 +31,8 @@ export interface GatewaySettings {
   /** `envelope` when left out. */
   adapter?: "envelope" | "kie";
   maxAgeMs: number;
+  /** How long a task may go unpolled; 1 s when left out. */
+  pollIntervalMs?: number | undefined;
   unknownOutcomesMax: number;
   /** To the upstream, whose answers may then take longer: 2 s for the headers, 4 s in all. */
   connections?: number | undefined;
@@ -57,7 +59,7 @@ export const WEBHOOK_SECRET_KEY = "a-key-of-webhook-secrets-for-campaigns-only";
  */
 export function writeGatewayConfig(folder: string, name: string, settings: GatewaySettings): void {
   const { commandTimeoutMs, sweeps, journal, upstreamUrl, maxAgeMs, unknownOutcomesMax } = settings;
-  const { connections, partitions = 4, adapter = "envelope" } = settings;
+  const { connections, partitions = 4, adapter = "envelope", pollIntervalMs = 1000 } = settings;
   const timeouts =
     connections === undefined
       ? "headers_timeout: 1s, total_timeout: 1s"
@@ -70,7 +72,7 @@ export function writeGatewayConfig(folder: string, name: string, settings: Gatew
 admin: { port: 0 }
 store: { journal: ${JSON.stringify(journal)}, allow_no_persistence: ${allowNoPersistence}, command_timeout: ${commandTimeoutMs}ms, partitions: ${partitions}, confirm_replicas: ${confirmReplicas}, fallback_strategy: ${fallbackStrategy} }
 upstream: { url: ${JSON.stringify(upstreamUrl)}, adapter: ${adapter}, connect_timeout: 200ms, ${timeouts} }
-tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: 1s, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
+tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: ${pollIntervalMs}ms, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
 webhooks: ${JSON.stringify(settings.webhooks ?? {})}
 `,

@@ -262,6 +262,20 @@ export interface ArchiveFacts {
   requests: Record<string, string | null>;
 }
 
+/** The first callback of a task, posted as it ended. Times are Unix ms, by the clock that Redis has too. */
+export interface PostedCallback {
+  requestId: string;
+  endpoint: string;
+  /** How many gateways shared the work. */
+  gateways: number;
+  /** Before its first byte was sent. */
+  postedMs: number;
+  /** HTTP status of the answer; 0 when none came. */
+  status: number;
+  /** Whether the request's slot was taken a second later. */
+  isSlotTaken: boolean;
+}
+
 export interface History {
   meta: Meta;
   client: ClientEvent[];
@@ -274,6 +288,8 @@ export interface History {
   /** What another store behind the same address holds. */
   otherStore: StoreEntry[];
   telling?: TellingFacts;
+  /** Only of a run where nothing but these ends a task. */
+  posted?: PostedCallback[];
   /** Only of a run with an archive; then `store` has the ledger that Redis and the archive have together. */
   archive?: ArchiveFacts;
 }
@@ -286,6 +302,7 @@ export function writeHistory(folder: string, history: History): void {
   writeFileSync(join(folder, "meta.json"), `${JSON.stringify(history.meta, null, 2)}\n`);
   if (history.archive) writeFileSync(join(folder, "archive.json"), JSON.stringify(history.archive));
   if (history.telling) writeFileSync(join(folder, "telling.json"), JSON.stringify(history.telling));
+  if (history.posted) writeFileSync(join(folder, "posted.json"), JSON.stringify(history.posted));
   for (const part of PARTS) {
     const lines = history[part].map((entry) => `${JSON.stringify(entry)}\n`);
     writeFileSync(join(folder, `${part}.ndjson`), lines.join(""));
@@ -309,5 +326,12 @@ export function readHistory(folder: string): History {
   };
   const archive = optional<ArchiveFacts>("archive.json");
   const telling = optional<TellingFacts>("telling.json");
-  return { meta, ...parts, ...(archive && { archive }), ...(telling && { telling }) };
+  const posted = optional<PostedCallback[]>("posted.json");
+  return {
+    meta,
+    ...parts,
+    ...(archive && { archive }),
+    ...(telling && { telling }),
+    ...(posted && { posted }),
+  };
 }

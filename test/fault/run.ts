@@ -3,6 +3,7 @@ import { check, formatVerdict, type Verdict } from "./checker.ts";
 import { writeHistory } from "./history.ts";
 import { seedFor } from "./random.ts";
 import { archive } from "./scenarios/archive.ts";
+import { callbackSlots } from "./scenarios/callback-slots.ts";
 import { callbacks } from "./scenarios/callbacks.ts";
 import { clock } from "./scenarios/clock.ts";
 import { CONTROLS, runControls, SHORT_CONTROLS } from "./scenarios/controls.ts";
@@ -82,6 +83,7 @@ export const PARTS: readonly Part[] = [
   judged(taskEnds),
   judged(webhooks),
   judged(callbacks),
+  judged(callbackSlots),
   { name: "webhook-loads", title: loadsTitle, judge: runWebhookLoads },
   judged(overload),
   judged(disks),

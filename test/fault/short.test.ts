@@ -16,6 +16,7 @@ const CAMPAIGN_ONLY = new Set([
   "task-ends",
   "webhooks",
   "callbacks",
+  "callback-slots",
   "webhook-loads",
   "crash-cluster",
   "kills-cluster",

@@ -64,10 +64,11 @@ export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
   `delay=${wish.delayMs ?? 0} bad=${wish.badFromMs ?? 0}-${wish.badToMs ?? 0} tag=${wish.tag ?? ""}`;
 
-/** What a gateway sends: a prompt, or the shots of a storyboard. */
+/** What a gateway sends: a prompt, the shots of a storyboard, or the address of a video with a query. */
 interface SentBody {
   prompt?: string;
   shots?: { Scene: string }[];
+  videoUrl?: string;
   callBackUrl?: string;
 }
 
@@ -77,9 +78,12 @@ interface KieBody {
   callBackUrl?: string;
 }
 
-function readWish({ prompt, shots }: SentBody): Wish {
-  const text = prompt ?? shots?.[0]?.Scene ?? "";
-  const fields = Object.fromEntries(text.split(" ").map((pair) => pair.split("="))) as Record<string, string>;
+function readWish({ prompt, shots, videoUrl }: SentBody): Wish {
+  const text = prompt ?? shots?.[0]?.Scene ?? videoUrl ?? "";
+  const fields = Object.fromEntries(text.split(/[ ?&]/).map((pair) => pair.split("="))) as Record<
+    string,
+    string
+  >;
   const [badFromMs = 0, badToMs = 0] = (fields.bad ?? "").split("-").map(Number);
   return {
     kind: fields.kind ?? "ok",

@@ -4,15 +4,21 @@ import { digestOf, indexName, partitionOf } from "../../../src/records/names.ts"
 import { oneNode } from "../../../src/redis/nodes.ts";
 import { partitionsOf } from "../../../src/redis/store-facts.ts";
 import { type Attack, MARK, type Target, TEXT_TO_VIDEO } from "../attack.ts";
+import { askInTurn, startBareServer } from "../turns.ts";
 import { atOnce, Connection, deadlineOf, pipeline, scaled, Tally } from "../wire.ts";
 
 const SECRET = "a-secret-of-an-attacked-gateway-for-callbacks";
 const PUBLIC_URL = "https://gateway.example";
-const GUESSES = 120_000;
-/** The gateway slows down an address that pipelines: many guesses a second need connections that send one at a time. */
-const GUESSING = { addresses: ["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"], connections: 400 };
+/** Guesses answered in a second. */
+const RATE = 10_000;
+/** On a machine that is slow or busy: of what a bare server of Node's answers there. */
+const SHARE_OF_BARE = 0.5;
+/** Shares of the attack's time. */
+const BARE_SHARE = 0.15;
+const GUESSING_SHARE = 0.45;
+const ADDRESSES = ["127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.0.5"];
 /** Of an address so many are told that there is no such one, and a few more as time goes by. */
-const GUESSED_MAX = 130 * GUESSING.addresses.length;
+const GUESSED_MAX = 130 * ADDRESSES.length;
 const HAMMERED = 20_000;
 const SLOW_BODIES = 50;
 const HUGE_BYTES = 100_000_000;
@@ -21,12 +27,18 @@ const BODY = JSON.stringify({ code: 200, msg: "success", data: { task_id: MARK, 
 const callback = (token: string, bytes = BODY.length): string =>
   `POST /callbacks/${token} HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: ${bytes}\r\n\r\n`;
 const guess = (nth: number): string => `0.req_guessed_${nth}.${String(nth).padStart(32, "A")}`;
+/** The gateway slows down an address that pipelines: many guesses a second need connections that send one at a time. */
+const GUESSES = {
+  connections: 400,
+  from: ADDRESSES,
+  request: (nth: number): string => callback(guess(nth), 0),
+};
 
 /** Anybody may send callbacks: addresses are guessed, and one that is known is called again and again. */
 export const callbacks: Attack = {
   name: "callbacks",
-  title: `callbacks at guessed addresses over ${GUESSING.connections} connections from ${GUESSING.addresses.length} addresses as fast as they are answered, up to ${GUESSES}, ${SLOW_BODIES} more of 100 MB and ${SLOW_BODIES} whose bodies drip; then up to ${HAMMERED} callbacks at one address that is known`,
-  durationMs: 15_000,
+  title: `callbacks at guessed addresses over ${GUESSES.connections} connections from ${ADDRESSES.length} addresses as fast as they are answered, ${SLOW_BODIES} more of 100 MB and ${SLOW_BODIES} whose bodies drip; then up to ${HAMMERED} callbacks at one address that is known`,
+  durationMs: 18_000,
   config: { webhooks: { public_url: PUBLIC_URL, relay: "all" } },
   env: { WEBHOOK_SECRET_KEY: SECRET },
   async send(target) {
@@ -34,28 +46,24 @@ export const callbacks: Attack = {
     const guessing = new Tally();
     const known = new Tally();
     const token = await knownToken(known, target, untilMs);
-    const total = scaled(target, GUESSES);
-    const half = { ...target, durationMs: target.durationMs / 2 };
+    const bare = await rateOfBareServer(target);
     const slow = atOnce(2 * SLOW_BODIES, (nth) => sendSlowly(guessing, target, nth, untilMs));
-    const fromMs = performance.now();
-    await pipeline(guessing, half, {
-      connections: GUESSING.connections,
-      from: GUESSING.addresses,
-      depth: 1,
-      total,
-      request: (nth) => callback(guess(nth), 0),
+    const seconds = await askInTurn(guessing, {
+      ...GUESSES,
+      url: target.url,
+      untilMs: after(target, GUESSING_SHARE),
     });
-    const perSecond = Math.round((1000 * guessing.count(100, 599)) / (performance.now() - fromMs));
     const early = (await slow).filter(Boolean).length;
     const before = known.count(200);
-    await pipeline(known, half, {
+    await pipeline(known, target, {
+      untilMs,
       connections: 20,
       depth: 50,
       total: scaled(target, HAMMERED),
       request: () => callback(token) + BODY,
     });
     const taken = known.count(200) - before;
-    judge(guessing, { early, taken, known, perSecond });
+    judge(guessing, { early, taken, known, seconds, bare });
     for (const [status, count] of Object.entries(known.answers))
       guessing.answers[status] = (guessing.answers[status] ?? 0) + count;
     guessing.requests += known.requests;
@@ -63,22 +71,48 @@ export const callbacks: Attack = {
   },
 };
 
+const mean = (values: readonly number[]): number =>
+  Math.round(values.reduce((sum, value) => sum + value, 0) / values.length);
+
+/** So much of the attack's time from now, as `performance.now()` counts. */
+const after = ({ durationMs }: Target, share: number): number => performance.now() + share * durationMs;
+
+/** What a bare server answers in a second once it is compiled, beside the honest traffic and from the same connections. */
+async function rateOfBareServer(target: Target): Promise<number> {
+  const server = await startBareServer();
+  const seconds = await askInTurn(new Tally(), {
+    ...GUESSES,
+    url: server.url,
+    untilMs: after(target, BARE_SHARE),
+  });
+  await server.stop();
+  return seconds.at(-1) ?? 0;
+}
+
 interface Seen {
   early: number;
   taken: number;
   known: Tally;
-  /** Guesses that were answered. */
-  perSecond: number;
+  /** Guesses that were answered in each second. */
+  seconds: readonly number[];
+  /** What a bare server answers in a second. */
+  bare: number;
 }
 
-function judge(tally: Tally, { early, taken, known, perSecond }: Seen): void {
+function judge(tally: Tally, { early, taken, known, seconds, bare }: Seen): void {
   const [answered, missing, many] = [tally.count(100, 599), tally.count(404), tally.count(429)];
   tally.check("no guessed address is taken", tally.count(200) === 0, `${tally.count(200)} answered 200`);
   const isBounded = answered > 10 * GUESSED_MAX && missing + many === answered && missing <= GUESSED_MAX;
   tally.check(
     "addresses that guess are refused as too many",
     isBounded,
-    `${many} of ${answered} answered 429, ${missing} 404; ${perSecond} answered a second`,
+    `${many} of ${answered} answered 429, ${missing} 404`,
+  );
+  const rate = mean(seconds);
+  tally.check(
+    `${RATE.toLocaleString("en-US")} guesses a second are answered, or half of what a bare Node server answers here`,
+    rate >= Math.min(RATE, SHARE_OF_BARE * bare),
+    `${rate} a second, in the slowest second ${Math.min(...seconds)}; the bare server ${bare}`,
   );
   tally.check(
     "slow and huge bodies are refused before they are read",

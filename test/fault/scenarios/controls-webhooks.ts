@@ -1,3 +1,4 @@
+import { callbackSlots } from "./callback-slots.ts";
 import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
 import { runWebhookLoads } from "./webhook-loads.ts";
@@ -13,6 +14,73 @@ const calledBack =
   (...only: string[]): Control["run"] =>
   (options) =>
     callbacks.run(options, { each: 4, only });
+
+const slotsBack: Control["run"] = (options) => callbackSlots.run(options, { each: 40 });
+const SLOTS_BACK = "slots come back within 1000 ms of the callback, without polls";
+
+/** The next poll frees the slot of a task that has ended. */
+const SLOT_LEFT_TAKEN: Control["patches"] = [
+  {
+    file: "lua/observe.lua",
+    from: 'call("SREM", slots, request_id)\nif shared',
+    to: "if shared",
+  },
+  {
+    file: "lua/observe.lua",
+    from: 'if state == "finished" then\n',
+    to: 'if state == "finished" then\n  call("SREM", slots, request_id)\n',
+  },
+];
+
+/** Slots that callbacks ought to free. */
+const SLOT_CONTROLS: readonly Control[] = [
+  {
+    name: "with `relay: all` only those that ask for a callback get an address",
+    patches: [
+      {
+        file: "src/gateway/relay.ts",
+        from: 'if (callBackUrl === undefined && config.webhooks.relay !== "all") return undefined;',
+        to: "if (callBackUrl === undefined) return undefined;",
+      },
+    ],
+    run: slotsBack,
+    caughtBy: "every generation is called back about",
+    violation: /was not called back about: no address/,
+  },
+  {
+    name: "a callback about a running task is answered, and the task is left to the sweeps",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: "return this.#poll(request);",
+        to: 'return "observed";',
+      },
+    ],
+    run: slotsBack,
+    caughtBy: SLOTS_BACK,
+    violation: /is bound though its callback was answered 200/,
+  },
+  {
+    name: "a callback has its task polled with the next sweep",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: "return this.#poll(request);",
+        to: "return pause(2000 - (Date.now() % 2000)).then(() => this.#poll(request));",
+      },
+    ],
+    run: slotsBack,
+    caughtBy: SLOTS_BACK,
+    violation: /had its slot for \d+ ms after/,
+  },
+  {
+    name: "a slot that the callback's poll leaves taken",
+    patches: SLOT_LEFT_TAKEN,
+    run: slotsBack,
+    caughtBy: SLOTS_BACK,
+    violation: /its slot was taken a second after/,
+  },
+];
 
 /** Mistakes in telling customers, and in what the upstream's callbacks do. */
 export const WEBHOOK_CONTROLS: readonly Control[] = [
@@ -90,18 +158,7 @@ note_ended(request, now, request_id, account_id,`,
   },
   {
     name: "a slot that a told end leaves taken until the next poll",
-    patches: [
-      {
-        file: "lua/observe.lua",
-        from: 'call("SREM", slots, request_id)\nif shared',
-        to: "if shared",
-      },
-      {
-        file: "lua/observe.lua",
-        from: 'if state == "finished" then\n',
-        to: 'if state == "finished" then\n  call("SREM", slots, request_id)\n',
-      },
-    ],
+    patches: SLOT_LEFT_TAKEN,
     run: run(),
     caughtBy: "slot and refund are booked before it is told",
     violation: /while its slot was taken/,
@@ -242,4 +299,5 @@ note_ended(request, now, request_id, account_id,`,
     run: (options) => runWebhookLoads(options, true),
     caughtBy: "fresh deliveries are as fast as without",
   },
+  ...SLOT_CONTROLS,
 ];
