@@ -130,11 +130,12 @@ export class Telling {
     return manner === "inner" ? this.#strays.innerUrl() : this.receiver.urlFor(accountId, manner, name);
   }
 
-  async giveEndpoint(customer: Customer, manner: Manner): Promise<Endpoint> {
+  /** @param at an address that is not the receiver's */
+  async giveEndpoint(customer: Customer, manner: Manner, at?: string): Promise<Endpoint> {
     this.watch(customer);
     const { accountId } = customer;
     const nodes = await this.#fleet.nodes();
-    const url = this.urlFor(accountId, manner, `endpoint-${this.#endpoints.length}`);
+    const url = at ?? this.urlFor(accountId, manner, `endpoint-${this.#endpoints.length}`);
     const wanted = { url, events: ["task.completed", "task.failed"] };
     const { endpoint, secret } = await registerEndpoint(nodes, accountId, wanted, cliActor(), RULES);
     const { endpointId } = endpoint;
@@ -144,6 +145,12 @@ export class Telling {
     const now = Date.now();
     this.#endpoints.push({ accountId, endpointId, manner, enabledMs: [[now, now]], endpoint });
     return endpoint;
+  }
+
+  /** As an operator does. */
+  async enable(endpoint: Endpoint, isEnabled: boolean): Promise<void> {
+    const status = isEnabled ? "enabled" : "disabled";
+    await patchEndpoint(await this.#fleet.nodes(), endpoint, { status }, cliActor(), { rules: RULES });
   }
 
   /** Only here an endpoint is enabled again: one that is enabled at two looks was so between them. */

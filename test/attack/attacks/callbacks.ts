@@ -39,7 +39,7 @@ const GUESSES = {
 export const callbacks: Attack = {
   name: "callbacks",
   title: `callbacks at guessed addresses over ${GUESSES.connections} connections from ${ADDRESSES.length} addresses ${SENT_PER_SECOND} a second, ${SLOW_BODIES} more of 100 MB and ${SLOW_BODIES} whose bodies drip; then up to ${HAMMERED} callbacks at one address that is known`,
-  durationMs: 18_000,
+  durationMs: 20_000,
   config: { webhooks: { public_url: PUBLIC_URL, relay: "all" } },
   env: { WEBHOOK_SECRET_KEY: SECRET },
   async send(target) {

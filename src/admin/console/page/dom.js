@@ -123,12 +123,16 @@ export function bar(number, most) {
 }
 
 /** @param {string | null | undefined} iso */
-export const moment = (iso) => (iso ? html`<time datetime=${iso}>${momentText(iso)}</time>` : "–");
+export function moment(iso) {
+  if (!iso) return "–";
+  const [day, time] = momentText(iso).split(" ");
+  return html`<time datetime=${iso}><span>${day}</span> <span>${time}</span></time>`;
+}
 
 /** @param {Content[]} list of `tile` */
 export const tiles = (...list) => html`<dl class="tiles">${list}</dl>`;
 
-/** @param {string} label @param {Content} value @param {string | string[]} [below] @param {boolean} [alarm] */
+/** @param {string} label @param {Content} value @param {Content} [below] a line, or several @param {boolean} [alarm] */
 export const tile = (label, value, below = [], alarm = false) =>
   html`<div class=${alarm ? "tile alarm" : "tile"}>
     <dt>${label}</dt>
@@ -138,7 +142,7 @@ export const tile = (label, value, below = [], alarm = false) =>
 
 /** @param {string} text a number that may have many digits: it is cut after a comma, if at all */
 const figure = (text) =>
-  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part) => [html`<wbr />`, part])}</dd>`;
+  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part, at) => [at > 0 && html`<wbr />`, part])}</dd>`;
 
 /** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>
