@@ -49,7 +49,7 @@ interface ArchivedAccount {
   endpoints: string;
 }
 
-/** As lua/webhook.lua writes them, but for the field of their account. */
+/** As lua/webhooks/webhook.lua writes them, but for the field of their account. */
 export async function restoreEndpoints(
   nodes: RedisNodes,
   accounts: readonly ArchivedAccount[],

@@ -150,7 +150,7 @@ export const storedKind = (kind: GrantKind): string => (kind === "purchase" ? ""
 export const grantText = (kind: GrantKind, credits: number): string =>
   kind === "purchase" ? String(credits) : `${kind} ${credits}`;
 
-/** The meaning of a reversal's reference, as lua/reverse.lua makes it. @param amount undefined: all that is left */
+/** The meaning of a reversal's reference, as lua/credits/reverse.lua makes it. @param amount undefined: all that is left */
 export const reversalText = (of: string, amount: number | undefined): string =>
   `reversal ${amount ?? "all"} ${of}`;
 

@@ -11,7 +11,14 @@ import {
   type Script,
   type ScriptFile,
 } from "../scripts/script-definition.ts";
-import { type Counts, countsOf, readScript, scriptSource } from "./script-source.ts";
+import {
+  type Counts,
+  countsOf,
+  createScriptReader,
+  readScript,
+  type ScriptReader,
+  scriptSource,
+} from "./script-source.ts";
 
 export type ScriptRunner = ReturnType<typeof createScriptRunner>;
 
@@ -52,10 +59,10 @@ type Edit = (lua: string, name: string) => string;
 function made(
   script: ScriptFile,
   form: ScriptForm,
-  { folder, edit = (lua) => lua }: { folder?: string; edit?: Edit },
+  { read = readScript, edit = (lua) => lua }: { read?: ScriptReader | undefined; edit?: Edit | undefined },
 ): Source {
-  const lua = edit(scriptSource(script, { folder, ...form }), script.name);
-  return { lua, sha: hash("sha1", lua), counts: countsOf(readScript(script.name, folder)) };
+  const lua = edit(scriptSource(script, { read, ...form }), script.name);
+  return { lua, sha: hash("sha1", lua), counts: countsOf(read(script.name)) };
 }
 
 /**
@@ -74,15 +81,21 @@ export function createScriptRunner(
     edit?: Edit;
   } = {},
 ) {
-  const { folder, within = (work) => work, form = { checksFrozen: false, crossesSlots: false } } = options;
+  const {
+    folder,
+    edit,
+    within = (work) => work,
+    form = { checksFrozen: false, crossesSlots: false },
+  } = options;
   const defined = sources.get(redis) ?? new Map<string, Source>();
   sources.set(redis, defined);
   let formNow: ScriptForm = { ...form };
 
   function define(): void {
-    const isChanged = folder !== undefined || options.edit !== undefined;
+    const isChanged = folder !== undefined || edit !== undefined;
+    const read = folder === undefined ? undefined : createScriptReader(folder);
     for (const script of SCRIPTS) {
-      if (isChanged) defined.set(nameOf(script, formNow), made(script, formNow, options));
+      if (isChanged) defined.set(nameOf(script, formNow), made(script, formNow, { read, edit }));
       else defined.delete(nameOf(script, formNow));
     }
   }

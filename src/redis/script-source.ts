@@ -38,28 +38,32 @@ export function countsOf(text: string): Counts {
   };
 }
 
+export type ScriptReader = (file: string) => string;
+
+/** The files below a folder by name: a script's has no folder in it, what is included is `include/<name>`. */
+export function scriptPaths(folder: string): Map<string, string> {
+  const paths = readdirSync(folder, { recursive: true, encoding: "utf8" }).filter((path) =>
+    path.endsWith(".lua"),
+  );
+  return new Map(paths.map((path) => [path.replace(/^(?!include\b).*\/|\.lua$/g, ""), join(folder, path)]));
+}
+
 /**
  * Reads all scripts of a folder at the first use: files that an upgrade replaces under a running process never mix with its code.
- * @returns the text of a file by its name without `.lua`
+ * @returns the text of a file by its name: of a script without folders, else as `include/words`
  */
-export function createScriptReader(folder: string): (file: string) => string {
+export function createScriptReader(folder: string): ScriptReader {
   let texts: ReadonlyMap<string, string> | undefined;
   return (file) => {
-    texts ??= new Map(
-      readdirSync(folder, { recursive: true, encoding: "utf8" })
-        .filter((name) => name.endsWith(".lua"))
-        .map((name) => [name.replace(/\.lua$/, ""), readFileSync(join(folder, name), "utf8")]),
-    );
+    texts ??= new Map([...scriptPaths(folder)].map(([name, path]) => [name, readFileSync(path, "utf8")]));
     const text = texts.get(file);
     if (text === undefined) throw new Error(`there is no ${file}.lua in ${folder}`);
     return text;
   };
 }
 
-const readShipped = createScriptReader(FOLDER);
-
-export const readScript = (file: string, folder?: string): string =>
-  folder === undefined ? readShipped(file) : readFileSync(join(folder, `${file}.lua`), "utf8");
+/** Of the scripts that this process came with. */
+export const readScript = createScriptReader(FOLDER);
 
 const OPTIONAL = /\?$/;
 const REST = /\.\.\.$/;
@@ -67,17 +71,16 @@ const REST = /\.\.\.$/;
 /**
  * The text of a script as the store runs it: its `#!lua` line, what it includes from `lua/include`, its arguments as locals, its
  * body. A batched script's body becomes a function of them, which batch.lua calls for each item; an optional name that is empty is nil.
- * @param options.folder where the Lua files are; tests give mutants
+ * @param options.read gives the text of a file; tests give mutants
  * @param options.checksFrozen whether it stops if the partition is frozen
  * @param options.crossesSlots whether a batched one may use names of several slots of a cluster's node:
  *   https://redis.io/docs/latest/develop/programmability/lua-api/#script-flags
  */
 export function scriptSource(
   { name, isBatched }: ScriptFile,
-  options: { folder?: string | undefined; checksFrozen?: boolean; crossesSlots?: boolean } = {},
+  options: { read?: ScriptReader | undefined; checksFrozen?: boolean; crossesSlots?: boolean } = {},
 ): string {
-  const { folder, checksFrozen = false, crossesSlots = false } = options;
-  const read = (file: string): string => readScript(file, folder);
+  const { read = readScript, checksFrozen = false, crossesSlots = false } = options;
   const check = checksFrozen ? "--@include frozen\nrequire_not_frozen($1)\n" : "";
   const checked = read(name).replace(UNLESS_FROZEN, check);
   const text = crossesSlots && isBatched ? checked.replace(FIRST_LINE, withCrossSlots) : checked;

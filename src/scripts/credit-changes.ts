@@ -126,7 +126,7 @@ export type Refunded = CreditReply<RefundOutcome>;
 /** A request is charged at most so long after its admission, but for a rare one. */
 const HOUR_MS = 3_600_000;
 
-/** A time in the month of the admission of a charge, which lua/bind.lua writes where it is not that of an hour before; else empty. */
+/** A time in the month of the admission of a charge, which lua/generations/bind.lua writes where it is not that of an hour before; else empty. */
 function admittedMs({ atMs, admittedMs: noted }: ChargeEntry): number | "" {
   if (noted !== undefined) return noted;
   return monthOf(atMs) === monthOf(atMs - HOUR_MS) ? atMs : "";

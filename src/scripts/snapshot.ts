@@ -67,7 +67,7 @@ export interface SlotRequest {
   record: Pick<RequestRecord, (typeof REQUEST_VALUES)[number]>;
 }
 
-/** The values of a request that lua/snapshot.lua reads, in this order. */
+/** The values of a request that lua/store/snapshot.lua reads, in this order. */
 const REQUEST_VALUES = [
   "state",
   "account_id",

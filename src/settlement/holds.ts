@@ -31,7 +31,7 @@ import { madeOnce } from "../telemetry/metrics/factory.ts";
  * A hold stays until its due time if the outcome is unknown: the upstream gave no answer or no clear one after the request
  * was sent, or it gave the id of another request's task, or the gateway ended. The due time is
  * `holdMs` after the admission; gateway/generate.ts sets `holdMs`, ADMIT stores the time. A hold that is void may still be charged: a BIND that comes
- * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/bind.lua).
+ * later charges it if the balance allows and its Idempotency-Key is not another request's by then (lua/generations/bind.lua).
  *
  * Settlements that the store does not answer are deferred (outbox.ts). How the task ends afterwards is decided in task-verdict.ts.
  */

@@ -113,7 +113,11 @@ export const CONTROLS: readonly Control[] = [
     name: "tokens that a token makes without a bound",
     attack: "small-token",
     patches: [
-      { file: "lua/token.lua", from: "relatives >= family_most", to: "relatives >= family_most + 30" },
+      {
+        file: "lua/accounts/token.lua",
+        from: "relatives >= family_most",
+        to: "relatives >= family_most + 30",
+      },
     ],
     caughtBy: "a token and those that it made make no more than they may",
     scale: 1,
@@ -121,7 +125,7 @@ export const CONTROLS: readonly Control[] = [
   {
     name: "children that outlive their token",
     attack: "small-token",
-    patches: [{ file: "lua/revoke-token.lua", from: "= descendants()", to: "= {}" }],
+    patches: [{ file: "lua/accounts/revoke-token.lua", from: "= descendants()", to: "= {}" }],
     caughtBy: "the token ends with all that it made",
     scale: 1,
   },
@@ -211,12 +215,12 @@ export const CONTROLS: readonly Control[] = [
     attack: "bad-endpoints",
     patches: [
       {
-        file: "lua/lease-deliveries.lua",
+        file: "lua/webhooks/lease-deliveries.lua",
         from: "(endpoint.is_known and tonumber(per_endpoint) or 1) - call",
         to: "1000 - call",
       },
       {
-        file: "lua/settle-delivery.lua",
+        file: "lua/webhooks/settle-delivery.lua",
         from: 'result ~= "delivered" or tonumber(took_ms) > tonumber(slow_ms)',
         to: "false",
       },

@@ -1,7 +1,7 @@
 import { connect } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import type { Tally } from "./wire.ts";
+import { atOnce, type Tally } from "./wire.ts";
 
 const READ_BYTES = 64 * 1024;
 /** Of "HTTP/1.1 200", the digits. */
@@ -10,6 +10,11 @@ const STATUS_MAX = 999;
 const H = "H".charCodeAt(0);
 const SECOND_MS = 1000;
 const REFUSED_PAUSE_MS = 50;
+const PACE_EVERY_MS = 1;
+/** What was not sent in time is not sent later, beyond this: a server that stood still for a moment is not flooded. */
+const BEHIND_MS = 100;
+/** In this share of the time one connection after the other is opened, while the server compiles. */
+const RAMP_SHARE = 0.25;
 
 interface TurnsOptions {
   url: string;
@@ -18,41 +23,76 @@ interface TurnsOptions {
   from: readonly string[];
   /** As `performance.now()` counts. */
   untilMs: number;
+  /** At most so many are sent, over all connections; as many as are answered when left out. */
+  perSecond?: number;
   /** A request without a body, in ASCII. */
   request(nth: number): string;
 }
 
 /**
- * Sends requests over many connections, each as soon as the one before it on its connection is answered, until the time is up. For attacks
- * whose rate counts: a request takes this process a third of what it takes in `pipeline`. @returns the answers in each whole second
+ * Sends requests over many connections, on each the next one once the one before it is answered, until the time is up. For attacks whose
+ * rate counts: a request takes this process a third of what it takes in `pipeline`.
+ * @returns the answers in each whole second since all connections were opened
  */
 export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<number[]> {
-  const { connections, untilMs } = options;
-  const fromMs = performance.now();
+  const { connections, untilMs, perSecond = Number.POSITIVE_INFINITY } = options;
+  const beganMs = performance.now();
+  const rampMs = RAMP_SHARE * (untilMs - beganMs);
+  const fromMs = beganMs + rampMs;
   const seconds = new Array<number>(Math.floor((untilMs - fromMs) / SECOND_MS)).fill(0);
   const statuses = new Uint32Array(STATUS_MAX + 1);
   const answered = (status: number, nowMs: number): void => {
     statuses[status]!++;
     const second = Math.floor((nowMs - fromMs) / SECOND_MS);
-    if (second < seconds.length) seconds[second]!++;
+    if (second >= 0 && second < seconds.length) seconds[second]!++;
   };
-  const turns = { ...options, buffer: Buffer.alloc(READ_BYTES), sent: 0, answered };
-  const work = Array.from({ length: connections }, async (_, nth) => {
+  const turns: Turns = {
+    ...options,
+    buffer: Buffer.alloc(READ_BYTES),
+    sent: 0,
+    waiting: [],
+    answered,
+    ...paceOf(perSecond),
+  };
+  const pacing = setInterval(() => {
+    while (turns.waiting.length > 0 && turns.mayTake()) turns.waiting.shift()!();
+  }, PACE_EVERY_MS);
+  await atOnce(connections, async (nth) => {
+    await pause((nth / connections) * rampMs);
     while (performance.now() < untilMs) {
       if (!(await takeTurns(tally, turns, nth))) await pause(REFUSED_PAUSE_MS);
     }
   });
-  await Promise.all(work);
+  clearInterval(pacing);
   for (const [status, count] of statuses.entries()) {
     if (count > 0) tally.answers[status] = (tally.answers[status] ?? 0) + count;
   }
   return seconds;
 }
 
+/** Takes one of so many a second, if there is one. */
+function paceOf(perSecond: number): { mayTake(): boolean } {
+  let left = 0;
+  let atMs = performance.now();
+  return {
+    mayTake() {
+      const nowMs = performance.now();
+      left = Math.min(left + ((nowMs - atMs) / SECOND_MS) * perSecond, (BEHIND_MS / SECOND_MS) * perSecond);
+      atMs = nowMs;
+      if (left < 1) return false;
+      left--;
+      return true;
+    },
+  };
+}
+
 interface Turns extends TurnsOptions {
   /** All connections read into it, and none keeps what it read. */
   buffer: Buffer;
   sent: number;
+  /** Send the next request of a connection. */
+  waiting: (() => void)[];
+  mayTake(): boolean;
   answered(status: number, nowMs: number): void;
 }
 
@@ -73,8 +113,9 @@ async function takeTurns(tally: Tally, turns: Turns, nth: number): Promise<boole
     if (buffer[0] !== H) return true;
     const nowMs = performance.now();
     answered(Number(buffer.toString("latin1", ...STATUS)), nowMs);
-    if (nowMs < untilMs) send();
-    else socket.destroy();
+    if (nowMs >= untilMs) socket.destroy();
+    else if (turns.mayTake()) send();
+    else turns.waiting.push(send);
     return true;
   };
   const socket = connect({

@@ -3,7 +3,7 @@ import { join, resolve } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { Redis } from "ioredis";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { scriptSource } from "../../src/redis/script-source.ts";
+import { createScriptReader, scriptSource } from "../../src/redis/script-source.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import { holdPort } from "../support/held-port.ts";
@@ -151,8 +151,8 @@ const scriptTexts = new Map<string, string[]>();
 
 /** So that a fault meant for a script's run does not meet the NOSCRIPT before it. */
 export async function loadScripts(redis: Redis, root: string): Promise<void> {
-  const folder = `${root}/lua`;
-  const texts = scriptTexts.get(root) ?? SCRIPTS.map((script) => scriptSource(script, { folder }));
+  const read = createScriptReader(`${root}/lua`);
+  const texts = scriptTexts.get(root) ?? SCRIPTS.map((script) => scriptSource(script, { read }));
   scriptTexts.set(root, texts);
   await Promise.all(texts.map((text) => redis.script("LOAD", text)));
 }

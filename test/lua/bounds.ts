@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { boundOf, readScript } from "./headers.ts";
+import { readScript } from "../../src/redis/script-source.ts";
+import { boundOf } from "./headers.ts";
 
 /** Before each script: counts its commands and the values that they answer, and fails beyond the bound of its header. */
 const COUNT = (name: string, bound: number): string => `

@@ -1,5 +1,6 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { readScript } from "../../src/redis/script-source.ts";
 
 export const LUA_FOLDER = join(import.meta.dirname, "../../lua");
 
@@ -25,10 +26,8 @@ export function boundOf(text: string): number {
   return bound === "none" ? Number.POSITIVE_INFINITY : Number(bound);
 }
 
-/** Reads the header of `lua/<name>.lua`. */
+/** Reads the header of a script. */
 export const readHeader = (name: string): Header => parseHeader(readScript(name));
-
-export const readScript = (name: string): string => readFileSync(join(LUA_FOLDER, `${name}.lua`), "utf8");
 
 /** The header is the comment between the `#!lua` line and the first code, with the directives behind it. */
 function parseHeader(text: string): Header {

@@ -1,6 +1,7 @@
-import { cp, mkdtemp, readFile, writeFile } from "node:fs/promises";
+import { cp, mkdtemp, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { readScript, scriptPaths } from "../../src/redis/script-source.ts";
 import { LUA_FOLDER } from "./headers.ts";
 
 /** `npm test` plants a third of the mutants of a file's own, others each time; the fault campaign plants all (`MUTANTS=all`). */
@@ -2340,13 +2341,13 @@ export async function plant(mutant: Mutant): Promise<string> {
   const text = await mutatedText(mutant);
   const folder = await mkdtemp(join(tmpdir(), "tollgate-mutant-"));
   await cp(LUA_FOLDER, folder, { recursive: true });
-  await writeFile(join(folder, `${mutant.file}.lua`), text);
+  await writeFile(scriptPaths(folder).get(mutant.file)!, text);
   return folder;
 }
 
 /** Its file with the mistake. @throws Error unless `find` stands there once */
 export async function mutatedText({ what, file, find, put }: Mutant): Promise<string> {
-  const text = await readFile(join(LUA_FOLDER, `${file}.lua`), "utf8");
+  const text = readScript(file);
   const found = text.split(find).length - 1;
   if (found !== 1 || find === put) throw new Error(`mutant "${what}": ${found} places in ${file}.lua`);
   return text.replace(find, () => put);

@@ -86,16 +86,27 @@ test("lists without an entry are not looked into", async () => {
 
 test("of more open requests than are looked at, a part stands for all", async () => {
   const stage = createStage(connection, { clock: "redis", partition: 20 });
-  const key = await stage.givenKey({
-    credits: 100_000,
-    rate_limit: 3000,
-    max_concurrent: 3000,
-    daily_limit: 3000,
-  });
+  const request = stage.request(await stage.givenKey());
   const before = await surveys.take();
-  await Promise.all(times(1200, () => stage.admit(stage.request(key))));
-  const { open } = await surveys.take();
-  expect(Math.round(open.held[0]! - before.open.held[0]!)).toBe(1200);
+  await stage.admit(request);
+  const { due } = partitionNames(20);
+  const [text, score] = [
+    await redis.client.get(requestName(20, request.requestId)),
+    await redis.client.zscore(due, request.requestId),
+  ];
+  const others = times(6999, (nth) => `${request.requestId}_${nth}`);
+  await redis.client.mset(others.flatMap((id) => [requestName(20, id), text!]));
+  await redis.client.zadd(due, ...others.flatMap((id) => [score!, id]));
+  let lookedAt = 0;
+  const run: Run = async (script, call) => {
+    const reply = await connection.run(script, call);
+    lookedAt += (reply as { seen: number }).seen;
+    return reply;
+  };
+  const { open } = await createSurveys(onOneServer(connection, { run })).take();
+  expect(Math.round(open.held[0]! - before.open.held[0]!)).toBe(7000);
+  expect(lookedAt).toBeLessThan(7000 / 3);
+  await redis.client.del(due, ...others.map((id) => requestName(20, id)));
 });
 
 test("what one gateway counted, all report; without news they report nothing old", async () => {

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { countsOf, readScript, scriptSource } from "../../src/redis/script-source.ts";
+import { countsOf, createScriptReader, readScript, scriptSource } from "../../src/redis/script-source.ts";
 import { SCRIPTS } from "../../src/scripts/all.ts";
 import type { ScriptFile } from "../../src/scripts/script-definition.ts";
 
@@ -42,12 +42,14 @@ export function scriptsBySha(folder?: string): ReadonlyMap<string, ScriptFile> {
   return scripts;
 }
 
-const readScripts = (folder?: string): ReadonlyMap<string, ScriptFile> =>
-  new Map(
+function readScripts(folder?: string): ReadonlyMap<string, ScriptFile> {
+  const read = folder === undefined ? readScript : createScriptReader(folder);
+  return new Map(
     SCRIPTS.flatMap((script) =>
-      VARIANTS.map((variant) => [sha1(scriptSource(script, { folder, ...variant })), script] as const),
+      VARIANTS.map((variant) => [sha1(scriptSource(script, { read, ...variant })), script] as const),
     ),
   );
+}
 
 /** Cuts what a client sends into commands; what is not whole yet waits for the next chunk. */
 export function createCommandReader(scripts = scriptsBySha()): (chunk: Buffer) => Command[] {

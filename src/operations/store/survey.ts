@@ -14,10 +14,13 @@ const SURVEY = "tg:survey";
 const LEDGER_REPORT = "tg:ledger-report";
 
 export const SURVEY_LIFETIME_MS = 60_000;
-/** Counts of a longer list are extrapolated. */
-const LOOKED_AT_MAX = 500;
+/** Requests of a primary that are looked at, and of each list at least: counts of a longer list are extrapolated. */
+const LOOKED_AT_MAX = 6400;
+const LOOKED_AT_OF_LIST = 50;
 /** So that no call blocks Redis for long. */
 const AT_A_TIME = 50;
+/** Places over a longer list that are looked at. */
+const PLACES = 5;
 
 interface OpenRequests {
   atMs: number;
@@ -120,7 +123,8 @@ type OpenLists = ReturnType<typeof listsOfOpenRequests>;
 
 async function surveyOf(run: Run, lists: OpenLists): Promise<OpenRequests> {
   const result = emptySurvey(0);
-  for (const { list, partition } of lists) await look(run, partition, list, result);
+  const most = Math.max(LOOKED_AT_OF_LIST, Math.floor(LOOKED_AT_MAX / lists.length));
+  for (const { list, partition } of lists) await look(run, { partition, list, most }, result);
   return result;
 }
 
@@ -144,12 +148,17 @@ const emptySurvey = (atMs: number): OpenRequests => ({
 });
 
 /** Every open request is in a list: invariant 3 of docs/ARCHITECTURE.md. */
-async function look(run: Run, partition: number, list: DueList, result: OpenRequests): Promise<void> {
+async function look(
+  run: Run,
+  { partition, list, most }: { partition: number; list: DueList; most: number },
+  result: OpenRequests,
+): Promise<void> {
+  const atATime = Math.min(AT_A_TIME, Math.ceil(most / PLACES));
   const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
   let total = 1;
   let lookedAt = 0;
-  for (let first = 0; first < total && lookedAt < LOOKED_AT_MAX; ) {
-    const found = await run(survey, { list, partition, first, most: AT_A_TIME });
+  for (let first = 0; first < total && lookedAt < most; ) {
+    const found = await run(survey, { list, partition, first, most: atATime });
     result.overdueMs = Math.max(result.overdueMs, found.nowMs - found.dueAtMs);
     for (const state of OPEN_STATES) {
       result.oldestMs[state] = Math.max(result.oldestMs[state], found.oldestMs[state]);
@@ -159,7 +168,7 @@ async function look(run: Run, partition: number, list: DueList, result: OpenRequ
     total = found.total;
     lookedAt += found.seen;
     // Evenly over a longer list.
-    first += Math.max(AT_A_TIME, Math.floor((total * AT_A_TIME) / LOOKED_AT_MAX));
+    first += Math.max(atATime, Math.floor((total * atATime) / most));
   }
   for (const state of OPEN_STATES) {
     for (const age of AGES.keys()) {

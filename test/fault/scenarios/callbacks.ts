@@ -119,6 +119,21 @@ const WAYS: Readonly<Record<string, (play: Play) => Promise<void>>> = {
     await (await begin({ lifeMs: 100 }, key)).answer;
     await taken(world, event);
   },
+  async "that says failed, and names another account's task, of one that completes"({
+    world,
+    begin,
+    other,
+    at,
+  }) {
+    const theirs = await generate(await anyGateway(world, at), other, { lifeMs: 2000 });
+    world.client.push(theirs);
+    const { event, answer } = await begin({ lifeMs: 600 });
+    await answer;
+    await callBack(await anyGateway(world, at), event, { taskId: theirs.taskId, status: "failed" });
+    await pause(700);
+    await callBack(await anyGateway(world, at + 1), event, { status: "failed" });
+    await taken(world, event);
+  },
   async "for a refused request"({ world, begin }) {
     const { event, answer } = await begin({ kind: "refuses_400" });
     await answer;

@@ -23,7 +23,7 @@ const ends =
     taskEnds.run(options, { maxAgeMs: 6000, tasksEach, only: [part] });
 
 const CHARGED_THOUGH_FORGOTTEN = {
-  file: "lua/bind.lua",
+  file: "lua/generations/bind.lua",
   from: "if collected_until and tonumber(admission)",
   to: "if false and tonumber(admission)",
 };
@@ -34,7 +34,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a late BIND is charged though its Idempotency-Key is another request's by now",
     patches: [
       {
-        file: "lua/bind.lua",
+        file: "lua/generations/bind.lua",
         from: "local is_others = first and first[1] and first[1] ~= request_id",
         to: "local is_others = false",
       },
@@ -46,7 +46,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a late BIND takes no place in its day again",
     patches: [
       {
-        file: "lua/bind.lua",
+        file: "lua/generations/bind.lua",
         from: "if recorded_at and change_counts(admitted_key, recorded_at, 1) then",
         to: "if false then",
       },
@@ -78,7 +78,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "a late BIND is charged though the record of its Idempotency-Key has expired early",
     patches: [
       {
-        file: "lua/bind.lua",
+        file: "lua/generations/bind.lua",
         from: 'local is_lost = state ~= "held" and earlier.first_void_id and earlier.first_void_id ~= (first and first[3])',
         to: "local is_lost = false",
       },
@@ -213,7 +213,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     name: "the answer of an ended task is replaced though its id is disputed",
     patches: [
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: "if kept.status == status and not kept.is_disputed then keep() end",
         to: "if kept.status == status then keep() end",
       },
@@ -224,7 +224,11 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
   {
     name: "what is said of a running task is believed though its id is disputed",
     patches: [
-      { file: "lua/observe.lua", from: "if kept.is_disputed and not is_ours then", to: "if false then" },
+      {
+        file: "lua/generations/observe.lua",
+        from: "if kept.is_disputed and not is_ours then",
+        to: "if false then",
+      },
     ],
     run: ends("ids given twice"),
     caughtBy: "nobody is shown another's video",

@@ -162,7 +162,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "an account has as many unknown outcomes as it likes",
     patches: [
       {
-        file: "lua/admit.lua",
+        file: "lua/generations/admit.lua",
         from: "if blocked_until and now < tonumber(blocked_until) then",
         to: "if false then",
       },

@@ -21,12 +21,12 @@ const SLOTS_BACK = "slots come back within 1000 ms of the callback, without poll
 /** The next poll frees the slot of a task that has ended. */
 const SLOT_LEFT_TAKEN: Control["patches"] = [
   {
-    file: "lua/observe.lua",
+    file: "lua/generations/observe.lua",
     from: 'call("SREM", slots, request_id)\nif shared',
     to: "if shared",
   },
   {
-    file: "lua/observe.lua",
+    file: "lua/generations/observe.lua",
     from: 'if state == "finished" then\n',
     to: 'if state == "finished" then\n  call("SREM", slots, request_id)\n',
   },
@@ -88,7 +88,7 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     name: "a result is taken whichever lease it is of",
     patches: [
       {
-        file: "lua/settle-delivery.lua",
+        file: "lua/webhooks/settle-delivery.lua",
         from: 'if not one or one.state ~= "waiting" or int(one.leases) ~= lease or one.at ~= due_at then',
         to: 'if not one or one.state ~= "waiting" then',
       },
@@ -113,12 +113,12 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     name: "an end is told, and its refund is posted by the next poll",
     patches: [
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if status == "failed" and refunds_failed == "1" then\n',
         to: 'if status == "failed" and refunds_failed == "" then\n',
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state == "finished" then\n',
         to: `if state == "finished" then
   if record.status == "failed" and not record.refunded then
@@ -136,14 +136,14 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     name: "an end is told by the poll that sees it, and saved by the next one",
     patches: [
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: "local callback = record.callback\n",
         to: `local callback = record.callback
 local is_told = call("EXISTS", string.match(request, "^tg:{p%d+}") .. ":event:evt_" .. request_id .. "_task_" .. status) == 1
 `,
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: "note_ended(request, now, request_id, account_id,",
         to: `if not is_told then
   call("ZADD", due, task_score(now + poll_ms), request_id)
@@ -193,12 +193,12 @@ note_ended(request, now, request_id, account_id,`,
     name: "a poll after the end changes it",
     patches: [
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state == "finished" then\n',
         to: 'if state == "finished" and (kept.status == status or not is_final(status)) then\n',
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state ~= "bound" then',
         to: 'if state ~= "bound" and state ~= "finished" then',
       },
@@ -210,7 +210,7 @@ note_ended(request, now, request_id, account_id,`,
     name: "a delivery is forgotten when it is taken to be sent",
     patches: [
       {
-        file: "lua/lease-deliveries.lua",
+        file: "lua/webhooks/lease-deliveries.lua",
         from: 'call("ZADD", queue, lease_end, event_id)',
         to: 'call("ZREM", queue, event_id)',
       },
@@ -249,6 +249,20 @@ note_ended(request, now, request_id, account_id,`,
     run: calledBack("for an unknown outcome, with the task of another account"),
     caughtBy: "tasks end on evidence",
     violation: /was ended for its age, though/,
+  },
+  {
+    name: "a callback is believed that its task has completed",
+    patches: [
+      {
+        file: "src/settlement/callback-tasks.ts",
+        from: 'return (await this.#observe(request, task, outcome)) ?? "unanswered";',
+        to: `const said = outcome.outcome === "task" ? { ...outcome, status: "completed" as const } : outcome;
+    return (await this.#observe(request, task, said)) ?? "unanswered";`,
+      },
+    ],
+    run: slotsBack,
+    caughtBy: "failed tasks refunded exactly once",
+    violation: /ended as completed, which the upstream never said/,
   },
   {
     name: "a callback for an unknown outcome is not used",

@@ -52,32 +52,32 @@ const GENERAL: readonly Control[] = [
         to: 'oldest, tonumber(call("GET", slots) or 0)',
       },
       {
-        file: "lua/admit.lua",
+        file: "lua/generations/admit.lua",
         from: 'call("SCARD", slots)',
         to: 'tonumber(call("GET", slots) or 0)',
       },
       {
-        file: "lua/admit.lua",
+        file: "lua/generations/admit.lua",
         from: 'call("SADD", slots, request_id)',
         to: 'call("INCR", slots)',
       },
       {
-        file: "lua/bind.lua",
+        file: "lua/generations/bind.lua",
         from: 'call("SADD", (string.gsub(key_name, ":key:", ":slots:", 1)), request_id)',
         to: 'call("INCR", (string.gsub(key_name, ":key:", ":slots:", 1)))',
       },
       {
-        file: "lua/void.lua",
+        file: "lua/generations/void.lua",
         from: 'call("SREM", slots, request_id)',
         to: 'call("DECR", slots)',
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'call("SREM", slots, request_id)',
         to: 'call("DECR", slots)',
       },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state == "finished" then',
         to: 'if state == "finished" then call("DECR", slots)',
       },
@@ -88,9 +88,9 @@ const GENERAL: readonly Control[] = [
   {
     name: "a refund without its state check",
     patches: [
-      { file: "lua/observe.lua", from: 'if state == "finished" then', to: "if false then" },
+      { file: "lua/generations/observe.lua", from: 'if state == "finished" then', to: "if false then" },
       {
-        file: "lua/observe.lua",
+        file: "lua/generations/observe.lua",
         from: 'if state ~= "bound" then',
         to: 'if state ~= "bound" and state ~= "finished" then',
       },
@@ -103,14 +103,14 @@ const GENERAL: readonly Control[] = [
     name: "a charge outside the script",
     patches: [
       {
-        file: "lua/bind.lua",
+        file: "lua/generations/bind.lua",
         from: 'post(account, prefix .. "ledger", bound_at, account_id, "consume", -price, state == "held" and -price or 0, price,',
         to: `local balance, held, used, requests, last, extras = money_words(call("HGET", account, "money"))
           write_money(account, balance, int(held - (state == "held" and price or 0)), int(used + price), requests, last, extras)
           local _ = ({`,
       },
       {
-        file: "lua/bind.lua",
+        file: "lua/generations/bind.lua",
         from: "task_id, request_id, key_id, more)",
         to: "task_id, request_id, key_id, more })",
       },

@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { globSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { describe, expect, test } from "vitest";
 
 const ROOT = join(import.meta.dirname, "../../..");
@@ -215,5 +215,32 @@ describe("import rules", () => {
   test("commands have no Redis names and scripts of their own", () => {
     expect(["own names", "own scripts"].map((name) => isRefused("commands", name))).toEqual([true, true]);
     expect(["own names", "own scripts"].map((name) => isRefused("ledger", name))).toEqual([false, false]);
+  });
+});
+
+describe("no room is a heap", () => {
+  const heapsIn = (lines: ReadonlyMap<string, number>): string[] => {
+    const perFolder = Map.groupBy(lines.keys(), dirname);
+    return [
+      ...[...perFolder].filter(([, files]) => files.length > 40).map(([folder]) => folder),
+      ...[...lines].filter(([, count]) => count > 400).map(([file]) => file),
+    ];
+  };
+
+  test("no folder has more than 40 files, and no file more than 400 lines", () => {
+    const files = globSync("{src,lua}/**/*.{ts,js,lua}", { cwd: ROOT });
+    expect(files.length).toBeGreaterThan(400);
+    const lines = files.map(
+      (file) => [file, readFileSync(join(ROOT, file), "utf8").split("\n").length - 1] as const,
+    );
+    expect(heapsIn(new Map(lines))).toEqual([]);
+  });
+
+  test("a full folder and a long file are found", () => {
+    const many = Array.from({ length: 41 }, (_, nth) => [`lua/${nth}.lua`, 50] as const);
+    expect(heapsIn(new Map([...many, ["src/long.ts", 401], ["src/short.ts", 400]]))).toEqual([
+      "lua",
+      "src/long.ts",
+    ]);
   });
 });

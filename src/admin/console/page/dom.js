@@ -123,12 +123,16 @@ export function bar(number, most) {
 }
 
 /** @param {string | null | undefined} iso */
-export const moment = (iso) => (iso ? html`<time datetime=${iso}>${momentText(iso)}</time>` : "–");
+export function moment(iso) {
+  if (!iso) return "–";
+  const [day, time] = momentText(iso).split(" ");
+  return html`<time datetime=${iso}><span>${day}</span> <span>${time}</span></time>`;
+}
 
 /** @param {Content[]} list of `tile` */
 export const tiles = (...list) => html`<dl class="tiles">${list}</dl>`;
 
-/** @param {string} label @param {Content} value @param {string | string[]} [below] @param {boolean} [alarm] */
+/** @param {string} label @param {Content} value @param {Content} [below] a line, or several @param {boolean} [alarm] */
 export const tile = (label, value, below = [], alarm = false) =>
   html`<div class=${alarm ? "tile alarm" : "tile"}>
     <dt>${label}</dt>

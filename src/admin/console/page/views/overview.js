@@ -14,7 +14,7 @@ import {
   tiles,
   unreadNote,
 } from "../dom.js";
-import { age, count, momentText, rate, shortCount, signed, took, wholeCount } from "../format.js";
+import { age, count, rate, shortCount, signed, took, wholeCount } from "../format.js";
 import { Checks, healthStrip, showGateway, showTrouble, unanswered } from "../health.js";
 import { here, noteHere } from "../location.js";
 import { Plot } from "../plots.js";
@@ -86,7 +86,7 @@ function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiti
   ) =>
     /** @type {[string, string[]]} */ ([count(today[name]), ["today", `${count(month[name])} this month`]]);
   const word = ledger.right ? "balanced" : `${count(ledger.violations)} wrong`;
-  const checked = ledger.checked_at ? `checked ${momentText(ledger.checked_at)}` : "not checked yet";
+  const checked = ledger.checked_at ? html`checked ${moment(ledger.checked_at)}` : "not checked yet";
   return [
     unreadNote({ unread }),
     tiles(
