@@ -30,6 +30,7 @@ const STOP_WITHIN_MS = 5000;
 /** How often it is said that secrets cannot be opened. */
 const UNOPENED_SAID_EVERY_MS = 60_000;
 const KEPT_ANSWER_CHARS = 1000;
+const LANES = ["first", "retry"] as const satisfies readonly Lane[];
 
 export interface DeliverySettings {
   timeoutMs: number;
@@ -62,9 +63,11 @@ class DeliveryWorker {
     retry: new Set(),
     overtime: new Set(),
   };
-  /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
-  readonly #hungry = new Set<number>();
+  /** Partitions that may have something due, in the order of their turns: none keeps the places of a lane for itself. */
+  readonly #turns: Record<Lane, Set<number>> = { first: new Set(), retry: new Set() };
   readonly #leasing = new Map<number, Promise<void>>();
+  /** Places that leases under way may fill. */
+  readonly #reserved: Record<Lane, number> = { first: 0, retry: 0 };
   readonly #looking = repeated(() => this.look(), {
     pauseMs: () => LOOK_EVERY_MS,
     failed: (error) => this.#options.log.debug({ err: error }, "no look at due deliveries"),
@@ -77,7 +80,11 @@ class DeliveryWorker {
     const { connection } = options;
     this.#message = createMessages(options.box);
     // A gateway that is idle does not ask for the time: its estimate of the store's clock is good enough to look.
-    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry", "clean"], connection.nowMs);
+    const { nowMs } = connection;
+    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry", "clean"], {
+      nowMs,
+      late: false,
+    });
   }
 
   start(): void {
@@ -87,11 +94,11 @@ class DeliveryWorker {
   /** Takes on what is due now, as far as there are places, and forgets what is old. */
   async look(): Promise<void> {
     const due = await this.#due();
-    const partitions = [...due.first.union(due.retry)];
-    // Each gateway starts at another partition, so that they do not contend for the same one.
-    const first = Math.floor(Math.random() * partitions.length);
-    for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)])
-      await this.#lease(partition);
+    for (const lane of LANES) {
+      for (const partition of fromAnywhere(due[lane])) this.#turns[lane].add(partition);
+    }
+    this.#leaseInTurn();
+    await Promise.all(this.#leasing.values());
     for (const partition of due.clean) await this.#clean(partition);
   }
 
@@ -132,47 +139,60 @@ class DeliveryWorker {
   #places(lane: Lane): number {
     const { inFlight } = this.#options.settings();
     const all = lane === "first" ? inFlight : Math.ceil(inFlight * RETRY_SHARE);
-    return Math.max(0, all - this.#underWay[lane].size);
+    return Math.max(0, all - this.#underWay[lane].size - this.#reserved[lane]);
   }
 
-  /** Leases what is due in a partition, one call at a time. */
-  #lease(partition: number): Promise<void> {
-    const running = this.#leasing.get(partition);
-    if (running) {
-      this.#hungry.add(partition);
-      return running;
+  /** As long as there are places, leases what is due in the partitions whose turn it is, of each one call at a time. */
+  #leaseInTurn(): void {
+    for (const lane of LANES) {
+      for (const partition of this.#turns[lane]) {
+        if (this.#stopped || this.#places(lane) === 0) break;
+        if (!this.#leasing.has(partition)) this.#lease(partition);
+      }
     }
-    const work = this.#leaseAll(partition)
+  }
+
+  #lease(partition: number): void {
+    const places = { first: this.#reserve("first", partition), retry: this.#reserve("retry", partition) };
+    const work = this.#leaseUpTo(places, partition)
       .catch((error: unknown) =>
         this.#options.log.debug({ err: error, partition }, "no deliveries were leased"),
       )
-      .finally(() => this.#leasing.delete(partition));
+      .finally(() => {
+        for (const lane of LANES) this.#reserved[lane] -= places[lane];
+        this.#leasing.delete(partition);
+        this.#leaseInTurn();
+      });
     this.#leasing.set(partition, work);
-    return work;
   }
 
-  async #leaseAll(partition: number): Promise<void> {
+  #reserve(lane: Lane, partition: number): number {
+    const places = this.#turns[lane].has(partition) ? Math.min(this.#places(lane), LEASED_AT_ONCE) : 0;
+    if (places > 0) this.#turns[lane].delete(partition);
+    this.#reserved[lane] += places;
+    return places;
+  }
+
+  async #leaseUpTo(places: Record<Lane, number>, partition: number): Promise<void> {
     const { connection, settings, box } = this.#options;
-    do {
-      this.#hungry.delete(partition);
-      const [firstMax, retryMax] = [this.#places("first"), this.#places("retry")];
-      if (firstMax + retryMax === 0) this.#hungry.add(partition);
-      if (firstMax + retryMax === 0 || this.#stopped) return;
-      const { timeoutMs, inFlightPerEndpoint } = settings();
-      const leaseMs = timeoutMs + LEASE_SLACK_MS;
-      const untilMs = performance.now() + leaseMs;
-      const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
-        partition,
-        firstMax: Math.min(firstMax, LEASED_AT_ONCE),
-        retryMax: Math.min(retryMax, LEASED_AT_ONCE),
-        perEndpoint: inFlightPerEndpoint,
-        leaseMs,
-        keys: box.prefixes,
-      });
-      if (unopened > 0) this.#sayUnopened(unopened);
-      for (const delivery of deliveries) this.#begin(delivery, untilMs);
-      if (deliveries.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
-    } while (this.#hungry.has(partition));
+    const { timeoutMs, inFlightPerEndpoint } = settings();
+    const leaseMs = timeoutMs + LEASE_SLACK_MS;
+    const untilMs = performance.now() + leaseMs;
+    const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
+      partition,
+      firstMax: places.first,
+      retryMax: places.retry,
+      perEndpoint: inFlightPerEndpoint,
+      leaseMs,
+      keys: box.prefixes,
+    });
+    if (unopened > 0) this.#sayUnopened(unopened);
+    for (const delivery of deliveries) this.#begin(delivery, untilMs);
+    for (const lane of LANES) {
+      const leased = deliveries.filter((one) => one.lane === lane).length;
+      // There may be more.
+      if (leased > 0 && leased === places[lane]) this.#turns[lane].add(partition);
+    }
   }
 
   /** They stay for gateways that can open them; if there is none, the alarm for overdue messages comes. */
@@ -193,7 +213,7 @@ class DeliveryWorker {
         clearTimeout(timer);
         underWay.delete(work);
         overtime.delete(work);
-        this.#feed();
+        this.#leaseInTurn();
       });
     underWay.add(work);
     const timer =
@@ -205,13 +225,7 @@ class DeliveryWorker {
     if (overtime.size >= this.#options.settings().inFlight) return;
     first.delete(work);
     overtime.add(work);
-    this.#feed();
-  }
-
-  /** A place is free: the next partition that waits for one. */
-  #feed(): void {
-    const [partition] = this.#hungry;
-    if (partition !== undefined && !this.#stopped) void this.#lease(partition);
+    this.#leaseInTurn();
   }
 
   async #deliver(delivery: LeasedDelivery, leasedUntilMs: number): Promise<void> {
@@ -252,8 +266,18 @@ class DeliveryWorker {
     });
     metrics.webhookDeliveries.inc({ outcome });
     if (outcome === "disabled") log.warn({ endpoint: endpointId }, "a webhook endpoint was disabled");
-    if (moreIsDue && !this.#stopped) void this.#lease(partition);
+    if (!moreIsDue) return;
+    this.#turns[delivery.lane].add(partition);
+    this.#turns[result.outcome === "delivered" ? "first" : "retry"].add(partition);
+    this.#leaseInTurn();
   }
+}
+
+/** Gateways that look at a moment begin at other partitions, so that they do not contend for one. */
+function fromAnywhere(partitions: ReadonlySet<number>): number[] {
+  const all = [...partitions];
+  const first = Math.floor(Math.random() * all.length);
+  return [...all.slice(first), ...all.slice(0, first)];
 }
 
 /** The lists of deliveries of all partitions. */

@@ -107,11 +107,12 @@ export class Telling {
     return this.#endpoints.find(({ endpointId }) => endpointId === id)?.manner;
   }
 
-  async giveEndpoint(customer: Customer, manner: Manner): Promise<Endpoint> {
+  /** @param at an address that is not the receiver's */
+  async giveEndpoint(customer: Customer, manner: Manner, at?: string): Promise<Endpoint> {
     this.watch(customer);
     const { accountId } = customer;
     const nodes = await this.#fleet.nodes();
-    const url = this.receiver.urlFor(accountId, manner, `endpoint-${this.#endpoints.length}`);
+    const url = at ?? this.receiver.urlFor(accountId, manner, `endpoint-${this.#endpoints.length}`);
     const wanted = { url, events: ["task.completed", "task.failed"] };
     const { endpoint, secret } = await registerEndpoint(nodes, accountId, wanted, cliActor(), RULES);
     const { endpointId } = endpoint;
@@ -121,6 +122,12 @@ export class Telling {
     const now = Date.now();
     this.#endpoints.push({ accountId, endpointId, manner, enabledMs: [[now, now]], endpoint });
     return endpoint;
+  }
+
+  /** As an operator does. */
+  async enable(endpoint: Endpoint, isEnabled: boolean): Promise<void> {
+    const status = isEnabled ? "enabled" : "disabled";
+    await patchEndpoint(await this.#fleet.nodes(), endpoint, { status }, cliActor(), { rules: RULES });
   }
 
   /** Only here an endpoint is enabled again: one that is enabled at two looks was so between them. */

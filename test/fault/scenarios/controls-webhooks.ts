@@ -101,8 +101,8 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/webhooks/delivery-worker.ts",
-        from: "        leaseMs,\n",
-        to: "        leaseMs: timeoutMs / 10,\n",
+        from: "      leaseMs,\n",
+        to: "      leaseMs: timeoutMs / 10,\n",
       },
     ],
     run: run(),
@@ -306,8 +306,8 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/webhooks/delivery-worker.ts",
-        from: "return Math.max(0, all - this.#underWay[lane].size);",
-        to: "return Math.max(0, inFlight + 0 * all - this.#underWay.first.size - this.#underWay.retry.size);",
+        from: "return Math.max(0, all - this.#underWay[lane].size - this.#reserved[lane]);",
+        to: "return Math.max(0, inFlight + 0 * all - this.#underWay.first.size - this.#underWay.retry.size - this.#reserved.first - this.#reserved.retry);",
       },
     ],
     run: (options) => runWebhookLoads(options, true),
