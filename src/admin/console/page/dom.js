@@ -140,9 +140,9 @@ export const tile = (label, value, below = [], alarm = false) =>
     ${[below].flat().map((line) => html`<dd class="unit">${line}</dd>`)}
   </div>`;
 
-/** @param {string} text a number that may have many digits: it is cut after a comma, if at all */
+/** @param {string} text a number that may have many digits: it is cut after a comma, if at all; or a word */
 const figure = (text) =>
-  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part, at) => [at > 0 && html`<wbr />`, part])}</dd>`;
+  html`<dd class=${text.length > 9 || /[a-z]{8}/.test(text) ? "long" : undefined}>${text.split(/(?<=,)/).map((part, at) => [at > 0 && html`<wbr />`, part])}</dd>`;
 
 /** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>

@@ -111,13 +111,13 @@ function gatewaysTable(gateways) {
     "All gateways",
     [
       { title: "Gateway", header: true, of: (one) => one.gateway_id, as: code },
-      { title: "Host", cell: (one) => `${one.host}, process ${one.pid}`, of: (one) => one.host },
+      { title: "Host", wrap: true, cell: (one) => `${one.host}, process ${one.pid}`, of: (one) => one.host },
       { title: "State", of: (one) => one.ready, as: (ready) => badge(ready ? "ready" : "not ready") },
       { title: "Requests/s", numeric: true, of: (one) => one.requests_per_second, as: rate },
       { title: "Refused/s", numeric: true, of: (one) => one.refused_per_second, as: rate },
       { title: "Failed/s", numeric: true, of: (one) => one.failed_per_second, as: rate },
       { title: "In flight", numeric: true, of: (one) => one.in_flight, as: count },
-      { title: "Settlements waiting", numeric: true, of: (one) => one.settlements_waiting, as: count },
+      { title: "Waiting", numeric: true, of: (one) => one.settlements_waiting, as: count },
       { title: "Up", cell: upTime, of: (one) => one.started_at },
       {
         title: "Settings",
