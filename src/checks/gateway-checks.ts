@@ -21,8 +21,8 @@ interface CheckedGateway {
   serving: Serving;
 }
 
-/** Whether a gateway takes requests. */
-export interface Serving {
+/** A gateway that takes requests, or why it does not. */
+interface Serving {
   /** Why it is not ready; null when it is. */
   notReady: string | null;
   /** Since when it refuses generations and uploads, Unix ms. */

@@ -80,7 +80,7 @@ export function taskLink(id) {
   return may("tasks:read") ? link(hrefTo(["task", id]), code(id)) : code(id);
 }
 
-/** What a record of the audit is about, unless it is the account. @param {AuditRecord} record */
+/** The subject of a record of the audit, unless it is the account. @param {AuditRecord} record */
 export function targetOf({ action, account_id: account, target, key_label }) {
   if (!target || target === account) return "–";
   if (action.startsWith("key.")) return keyLink(account, target, key_label);

@@ -34,7 +34,7 @@ const creditsText = (credits) => `${count(Math.abs(Number(credits)))} credits`;
 const whyText = ({ reason, reference }) =>
   [reason && `: ${reason}`, reference && ` (reference ${reference})`].filter(Boolean).join("");
 
-/** What was sold: the package, and what was paid. @param {{ package?: unknown, amount_paid?: unknown, currency?: unknown }} sale */
+/** Names the package of a sale, and what was paid. @param {{ package?: unknown, amount_paid?: unknown, currency?: unknown }} sale */
 export const saleText = ({ package: name, amount_paid: paid, currency }) =>
   [name, paid && `${paid} ${currency}`].filter(Boolean).join(", ");
 

@@ -193,7 +193,7 @@ function refusedTable({ data }) {
   ];
 }
 
-/** What a limit counts, by the refusal. @type {Record<string, string>} */
+/** The unit of a limit, by the refusal. @type {Record<string, string>} */
 const UNIT_OF = {
   insufficient_credits: "credits",
   ...Object.fromEntries([...TIER_LIMITS, ...CAPS].map(({ refusal, short }) => [refusal, short])),
