@@ -62,6 +62,8 @@ export class TaskPolls {
     }
     if (!task) {
       if (await isUnmetered(context, taskId)) return this.#pollUnmetered(context, taskId);
+      const { mayBeBoundSoon } = gateway.store;
+      if (await storeStep(context, "EXISTS", mayBeBoundSoon(key.partition, taskId))) throw mayBeOfTheOutage();
       return answer(context, refuse("task_not_found"));
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.
@@ -210,14 +212,16 @@ async function isUnmetered(context: RequestContext, taskId: string): Promise<boo
   }
   if (!(await storeStep(context, "EXISTS", gateway.store.isTaskBound(taskId)))) {
     if (isKnown) return true;
-    throw new GatewayError("store_unavailable", "the task may be one of the outage", {
-      retryAfterSeconds: 2,
-    });
+    throw mayBeOfTheOutage();
   }
   unmeteredTasks.forget(taskId, key.accountId);
   seenTasks.forget(taskId, key.accountId);
   return false;
 }
+
+/** Not 404: the customer would take an accepted task for lost, whose BIND waits in a gateway. */
+const mayBeOfTheOutage = (): GatewayError =>
+  new GatewayError("store_unavailable", "the task may be one of the outage", { retryAfterSeconds: 2 });
 
 const cached = (task: KnownTask): ApiAnswer => success(task.data, undefined, "cached");
 const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>

@@ -1,7 +1,7 @@
 import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/answers.ts";
 import type { Tiers } from "../domain/limits.ts";
 import { createTaskIds } from "../durability/claims.ts";
-import { indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
+import { claimName, indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { type CreditAccount, credits } from "../scripts/accounts.ts";
 import type { KeyState } from "../scripts/holds.ts";
@@ -29,6 +29,8 @@ export function createStore(connection: Connection) {
     if (queue.isFull()) await queue.wait(owner);
     return run(inspect, { key, tiers });
   }
+
+  const taskIds = createTaskIds(connection);
 
   return {
     requireUsable: connection.requireUsable,
@@ -59,7 +61,17 @@ export function createStore(connection: Connection) {
       return run(inspect, { key, tiers, task: { taskId, cacheMs } });
     },
 
-    isTaskBound: createTaskIds(connection).isBound,
+    isTaskBound: taskIds.isBound,
+    /**
+     * True if a task that is not known may have been accepted in an outage that has just ended, of its account's primary or, on a
+     * cluster, where a claim comes before its BIND, of that of its claim. @throws GatewayError `store_unavailable` while that is away
+     */
+    async mayBeBoundSoon(partition: number, taskId: string): Promise<boolean> {
+      const isJustBack = connection.of(partition).isJustBack();
+      if (!connection.known.facts?.cluster) return isJustBack && !(await taskIds.isBound(taskId));
+      await taskIds.isBound(taskId);
+      return isJustBack || connection.ofName(claimName(taskId)).isJustBack();
+    },
 
     observe: createObserve(connection),
 

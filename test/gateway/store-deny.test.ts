@@ -149,6 +149,28 @@ describe("deny: every path is 503 at no cost to the store, and all comes back wi
   });
 });
 
+// Guarantee: no customer is told that there is no such task while a gateway may still have to bind it.
+test("just after an outage, a task that nobody has bound is 503, then 404; another account's is 404", async () => {
+  const [key, other] = [await stage.givenKey(), await stage.givenKey()];
+  const poll = (taskId: string): Promise<Reply> =>
+    stage.gateway.request("GET", `/api/v1/tasks/${taskId}`, { key: key.key });
+  const { body } = await generate(stage.gateway, other);
+  await stage.proxy.steer({ connections: "reset" });
+  try {
+    await generate(stage.gateway, key);
+    await away(stage.gateway);
+  } finally {
+    await stage.proxy.heal();
+  }
+  await ready(stage.gateway);
+  const reply = await poll("task_that_nobody_made");
+  expectStatus(reply, 503);
+  expect(reply.body.retryAfter).toBe(2);
+  expectStatus(await poll(body.data.task_id), 404);
+  const known = async () => (await poll("task_that_nobody_made")).status === 404;
+  await until(known, "the other gateways to have sent what they kept");
+});
+
 test("a gateway that starts before its store is not ready, denies, and serves once the store is there", async () => {
   const { redis } = stage;
   const key = await stage.givenKey();
