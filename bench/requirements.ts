@@ -3,7 +3,7 @@ import { delimiter, join } from "node:path";
 import { SEARCHED } from "./processes.ts";
 
 /** What a benchmark may need beyond the product's own dependencies. */
-export type Requirement = "taskset" | "wrk" | "nginx" | "nginx-lua" | "haproxy" | "node-peers";
+export type Requirement = "taskset" | "wrk" | "nginx" | "nginx-lua" | "haproxy" | "valgrind" | "node-peers";
 
 const MODULES = "/usr/lib/nginx/modules";
 
@@ -15,6 +15,7 @@ const FOUND: Record<Requirement, () => boolean> = {
     ["ndk_http_module.so", "ngx_http_lua_module.so"].every((file) => existsSync(join(MODULES, file))) &&
     existsSync("/usr/share/lua/5.1/nginx/redis.lua"),
   haproxy: () => onPath("haproxy"),
+  valgrind: () => onPath("valgrind"),
   "node-peers": () => existsSync(join(import.meta.dirname, "node_modules/fastify/package.json")),
 };
 
@@ -25,6 +26,7 @@ const PACKAGES: Partial<Record<Requirement, string>> = {
   nginx: "nginx-light",
   "nginx-lua": "libnginx-mod-http-lua lua-nginx-redis",
   haproxy: "haproxy",
+  valgrind: "valgrind",
 };
 
 /** Which requirements this machine meets, and what would bring the others, in words to paste. */

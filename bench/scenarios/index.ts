@@ -11,6 +11,7 @@ import { profiles } from "./profiles.ts";
 import { refusal } from "./refusal.ts";
 import { memory, stall } from "./steady.ts";
 import { sweeper } from "./sweeper.ts";
+import { taskEnds } from "./task-ends.ts";
 import { uploads } from "./uploads.ts";
 import { webhooks } from "./webhooks.ts";
 import { workers } from "./workers.ts";
@@ -29,6 +30,7 @@ export const SCENARIOS: Record<string, Scenario> = {
   footprint,
   sweeper,
   webhooks,
+  taskEnds,
   workers,
   primaries,
   uploads,

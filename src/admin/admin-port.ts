@@ -35,6 +35,8 @@ interface AdminPortOptions {
   setLevel(level: string): void;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
+  /** Unix ms; undefined without maintenance. */
+  maintenanceSinceMs(): number | undefined;
   apiCallCounted(route: string, status: number): void;
   signInRefused(reason: SignInRefusal): void;
   checked(checks: readonly Check[]): void;
@@ -111,7 +113,7 @@ function accessOf({ config, live, log }: AdminPortOptions) {
 }
 
 const healthOf = (
-  { live, notReady, checked: shown, log }: AdminPortOptions,
+  { live, notReady, maintenanceSinceMs, checked: shown, log }: AdminPortOptions,
   figures: ReturnType<typeof createLive>,
 ) =>
   createHealthWatch({
@@ -120,7 +122,7 @@ const healthOf = (
         config: live.config(),
         hidden: live.hidden(),
         figures: figures.health(),
-        notReady: notReady() ?? null,
+        serving: { notReady: notReady() ?? null, maintenanceSinceMs: maintenanceSinceMs() },
       }),
     shown,
     log,
@@ -132,7 +134,14 @@ const tierCountsJson = (counts: TierCounts | null) => ({
   unread_partitions: counts?.unread ?? null,
 });
 
-const servicesOf = ({ config, live, connection, tierCounts, notReady }: AdminPortOptions) => ({
+const servicesOf = ({
+  config,
+  live,
+  connection,
+  tierCounts,
+  notReady,
+  maintenanceSinceMs,
+}: AdminPortOptions) => ({
   lookUps: archiveLookUps(config.archive.url),
   tiers: () => live.config().tiers,
   config: () => live.config(),
@@ -143,6 +152,7 @@ const servicesOf = ({ config, live, connection, tierCounts, notReady }: AdminPor
   describeConfig: live.describe,
   describeFiles: live.describeFiles,
   ledgerReport: createSurveys(connection).latestLedger,
+  maintenanceSinceMs,
   gateway: () => ({
     host: hostname(),
     pid: process.pid,

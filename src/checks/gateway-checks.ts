@@ -18,8 +18,15 @@ interface CheckedGateway {
   /** Settings of the file that a variable replaces. */
   hidden: ReadonlyMap<string, string>;
   figures: OwnFigures;
+  serving: Serving;
+}
+
+/** A gateway that takes requests, or why it does not. */
+interface Serving {
   /** Why it is not ready; null when it is. */
   notReady: string | null;
+  /** Since when it refuses generations and uploads, Unix ms. */
+  maintenanceSinceMs: number | undefined;
 }
 
 /** The checks of a running gateway. Never rejects: a check that throws has failed. */
@@ -31,7 +38,7 @@ export async function gatewayChecks(gateway: CheckedGateway): Promise<Check[]> {
   ]);
   const archive = config.archive.url === undefined ? [] : [lagCheck(figures)];
   return [
-    readyCheck(gateway.notReady),
+    readyCheck(gateway.serving),
     configCheck(config, "", hiddenInWords(gateway.hidden)),
     await tried("certificates", async () => certificatesCheck(config, Date.now())),
     ...store.checks,
@@ -96,11 +103,11 @@ const FAILED_SHARE_MAX = 0.5;
 /** Checks of a gateway's own figures, also while Redis is away; none of an upstream that was not asked lately. @param away names of primaries */
 export function figureChecks(
   figures: OwnFigures,
-  { notReady, away, hasArchive }: { notReady: string | null; away: readonly string[]; hasArchive: boolean },
+  { serving, away, hasArchive }: { serving: Serving; away: readonly string[]; hasArchive: boolean },
 ): Check[] {
   const nowMs = Date.now();
   return [
-    readyCheck(notReady),
+    readyCheck(serving),
     redisFigures(figures, away),
     exchangesCheck(figures, nowMs) ?? [],
     hasArchive ? lagCheck(figures) : good("archive", "none is configured: the ledger stays in Redis"),
@@ -109,14 +116,20 @@ export function figureChecks(
   ].flat();
 }
 
-const readyCheck = (why: string | null): Check =>
-  why === null
-    ? good("ready", "this gateway takes requests")
-    : failed(
-        "ready",
-        `not ready: ${why}`,
-        "load balancers send it nothing; the other checks say what it lacks",
-      );
+function readyCheck({ notReady, maintenanceSinceMs: since }: Serving): Check {
+  if (notReady !== null)
+    return failed(
+      "ready",
+      `not ready: ${notReady}`,
+      "load balancers send it nothing; the other checks say what it lacks",
+    );
+  if (since === undefined) return good("ready", "this gateway takes requests");
+  return warning(
+    "ready",
+    `maintenance since ${new Date(since).toISOString().slice(0, 19).replace("T", " ")} UTC: generations and uploads are 503`,
+    "`tollgate maintenance off` ends it",
+  );
+}
 
 function redisFigures({ redis }: Pick<OwnFigures, "redis">, away: readonly string[]): Check {
   const check = checksOf("redis");
@@ -175,13 +188,18 @@ function ledgerCheck(
     return every === 0
       ? warning("ledger", "it is not checked: `store.ledger_check_interval` is off", advice)
       : warning("ledger", "it was not checked yet", "the first check follows the start");
-  const words = `balanced when it was checked ${secondsText(nowMs - checkedAtMs)} ago`;
+  const words = `balanced when it was checked ${durationText(nowMs - checkedAtMs)} ago`;
   return every > 0 && nowMs - checkedAtMs > CHECKS_MISSED_MAX * every * 1000
     ? warning("ledger", words, advice)
     : good("ledger", words);
 }
 
-const secondsText = (ms: number): string => `${Math.round(ms / 1000)} s`;
+/** A duration in one unit. */
+function durationText(ms: number): string {
+  const seconds = Math.round(ms / 1000);
+  if (seconds < 120) return `${seconds} s`;
+  return seconds < 7200 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
 
 /** By the outcome of most failures. */
 const FAILURES: Readonly<Record<string, string>> = {
@@ -206,9 +224,9 @@ function exchangesCheck(
   const last =
     lastAnswerMs === null
       ? "no good answer yet"
-      : `last good answer ${secondsText(nowMs - lastAnswerMs)} ago`;
+      : `last good answer ${durationText(nowMs - lastAnswerMs)} ago`;
   const share = Math.floor((100 * answered) / asked);
-  const words = `${share} % of ${asked} answered in the last ${seconds} s, ${last}`;
+  const words = `${share} % of ${asked} answered in the last ${durationText(1000 * seconds)}, ${last}`;
   const advice = FAILURES[failure ?? ""] ?? "it answers with errors: ask its operator";
   if (bad > asked * FAILED_SHARE_MAX) return upstream.failed(words, advice);
   if (bad > 0) return upstream.warning(words, advice);

@@ -40,7 +40,7 @@ export interface Callbacks {
   guard: CallbackGuard;
   tasks: Pick<CallbackTasks, "settle">;
   limits: CallbackLimits;
-  /** What was refused before the store was asked, by its outcome. */
+  /** Counts callbacks that were refused before the store was asked, by their outcome. */
   refusals: Readonly<Record<CallbackRefusal, Series>>;
 }
 

@@ -237,6 +237,7 @@ function createFirstWorkerJobs(
       if (options.isDraining()) return "draining";
       return connection.isUsable() ? undefined : "the store is unusable";
     },
+    maintenanceSinceMs: () => options.counts.maintenance.state.current?.sinceMs,
     apiCallCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
     signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
     checked: (checks) => showChecks(metrics, checks),

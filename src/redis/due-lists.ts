@@ -21,15 +21,16 @@ type Due<List extends string, Partitions> = Record<List, Partitions>;
 
 /**
  * Partitions with something due, of all primaries that answer. @param kinds the lists that a partition has
+ * @param options.nowMs the store's clock, which is asked when left out @param options.late what is new may be seen a second late
  * @throws GatewayError `store_unavailable` if no primary answers
  */
 export function createDueLists<List extends string>(
   connection: Connection,
   listsOf: (partitions: number) => readonly PartitionList<List>[],
   kinds: readonly List[],
-  nowMs?: () => number,
+  { nowMs, late = true }: { nowMs?: (() => number) | undefined; late?: boolean } = {},
 ): () => Promise<Due<List, ReadonlySet<number>>> {
-  const watch = createWriteWatch({ late: true });
+  const watch = createWriteWatch({ late });
   /** When the first request of each list is due, Unix ms, as of the last look at the lists of a primary. */
   const firstDue = new WeakMap<Redis, number[]>();
 

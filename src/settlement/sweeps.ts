@@ -11,7 +11,7 @@ export type Sweeps = ReturnType<typeof createSweeps>;
 export function createSweeps(connection: Connection, leaseMs: () => number, nowMs?: () => number) {
   const tasks = createTaskIds(connection);
 
-  const dueLists = createDueLists(connection, listsOfOpenRequests, ["holds", "polls"], nowMs);
+  const dueLists = createDueLists(connection, listsOfOpenRequests, ["holds", "polls"], { nowMs });
 
   return {
     partitions: (): number => connection.known.facts?.partitions ?? 0,

@@ -1,6 +1,8 @@
+import { setTimeout as pause } from "node:timers/promises";
 import { webhookNames } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
+import type { Primary } from "../redis/primary.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import {
   cleanDeliveries,
@@ -22,6 +24,8 @@ const CLEANINGS_MAX = 20;
 const LEASED_AT_ONCE = 16;
 /** A lease outlives its try by this much: time for the store's round trips. */
 const LEASE_SLACK_MS = 5_000;
+/** How often replicas are waited for once more. */
+const CONFIRMED_AGAIN_AFTER_MS = 100;
 /** Retries, and endpoints that failed last, have this share of the places beside those of first tries. */
 const RETRY_SHARE = 0.25;
 /** A first try that takes longer gives its place to others, up to as many as there are places. */
@@ -30,6 +34,7 @@ const STOP_WITHIN_MS = 5000;
 /** How often it is said that secrets cannot be opened. */
 const UNOPENED_SAID_EVERY_MS = 60_000;
 const KEPT_ANSWER_CHARS = 1000;
+const LANES = ["first", "retry"] as const satisfies readonly Lane[];
 
 export interface DeliverySettings {
   timeoutMs: number;
@@ -50,6 +55,14 @@ interface WorkerOptions {
   log: Logger;
 }
 
+/** The lease of some deliveries. */
+interface Lease {
+  untilMs: number;
+  primary: Primary;
+  /** The run of the primary that has answered it. */
+  runId: string | undefined;
+}
+
 /** A lease gives each delivery to one gateway. First tries of endpoints that answer have places of their own. Decision 0074. */
 export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => new DeliveryWorker(options);
 
@@ -62,9 +75,11 @@ class DeliveryWorker {
     retry: new Set(),
     overtime: new Set(),
   };
-  /** Partitions with due deliveries for which there was no place, or that came up during a lease. */
-  readonly #hungry = new Set<number>();
+  /** Partitions that may have something due, in the order of their turns: none keeps the places of a lane for itself. */
+  readonly #turns: Record<Lane, Set<number>> = { first: new Set(), retry: new Set() };
   readonly #leasing = new Map<number, Promise<void>>();
+  /** Places that leases under way may fill. */
+  readonly #reserved: Record<Lane, number> = { first: 0, retry: 0 };
   readonly #looking = repeated(() => this.look(), {
     pauseMs: () => LOOK_EVERY_MS,
     failed: (error) => this.#options.log.debug({ err: error }, "no look at due deliveries"),
@@ -77,7 +92,11 @@ class DeliveryWorker {
     const { connection } = options;
     this.#message = createMessages(options.box);
     // A gateway that is idle does not ask for the time: its estimate of the store's clock is good enough to look.
-    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry", "clean"], connection.nowMs);
+    const { nowMs } = connection;
+    this.#due = createDueLists(connection, listsOfDeliveries, ["first", "retry", "clean"], {
+      nowMs,
+      late: false,
+    });
   }
 
   start(): void {
@@ -87,11 +106,11 @@ class DeliveryWorker {
   /** Takes on what is due now, as far as there are places, and forgets what is old. */
   async look(): Promise<void> {
     const due = await this.#due();
-    const partitions = [...due.first.union(due.retry)];
-    // Each gateway starts at another partition, so that they do not contend for the same one.
-    const first = Math.floor(Math.random() * partitions.length);
-    for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)])
-      await this.#lease(partition);
+    for (const lane of LANES) {
+      for (const partition of fromAnywhere(due[lane])) this.#turns[lane].add(partition);
+    }
+    this.#leaseInTurn();
+    await Promise.all(this.#leasing.values());
     for (const partition of due.clean) await this.#clean(partition);
   }
 
@@ -132,47 +151,62 @@ class DeliveryWorker {
   #places(lane: Lane): number {
     const { inFlight } = this.#options.settings();
     const all = lane === "first" ? inFlight : Math.ceil(inFlight * RETRY_SHARE);
-    return Math.max(0, all - this.#underWay[lane].size);
+    return Math.max(0, all - this.#underWay[lane].size - this.#reserved[lane]);
   }
 
-  /** Leases what is due in a partition, one call at a time. */
-  #lease(partition: number): Promise<void> {
-    const running = this.#leasing.get(partition);
-    if (running) {
-      this.#hungry.add(partition);
-      return running;
+  /** As long as there are places, leases what is due in the partitions whose turn it is, of each one call at a time. */
+  #leaseInTurn(): void {
+    for (const lane of LANES) {
+      for (const partition of this.#turns[lane]) {
+        if (this.#stopped || this.#places(lane) === 0) break;
+        if (!this.#leasing.has(partition)) this.#lease(partition);
+      }
     }
-    const work = this.#leaseAll(partition)
+  }
+
+  #lease(partition: number): void {
+    const places = { first: this.#reserve("first", partition), retry: this.#reserve("retry", partition) };
+    const work = this.#leaseUpTo(places, partition)
       .catch((error: unknown) =>
         this.#options.log.debug({ err: error, partition }, "no deliveries were leased"),
       )
-      .finally(() => this.#leasing.delete(partition));
+      .finally(() => {
+        for (const lane of LANES) this.#reserved[lane] -= places[lane];
+        this.#leasing.delete(partition);
+        this.#leaseInTurn();
+      });
     this.#leasing.set(partition, work);
-    return work;
   }
 
-  async #leaseAll(partition: number): Promise<void> {
+  #reserve(lane: Lane, partition: number): number {
+    const places = this.#turns[lane].has(partition) ? Math.min(this.#places(lane), LEASED_AT_ONCE) : 0;
+    if (places > 0) this.#turns[lane].delete(partition);
+    this.#reserved[lane] += places;
+    return places;
+  }
+
+  async #leaseUpTo(places: Record<Lane, number>, partition: number): Promise<void> {
     const { connection, settings, box } = this.#options;
-    do {
-      this.#hungry.delete(partition);
-      const [firstMax, retryMax] = [this.#places("first"), this.#places("retry")];
-      if (firstMax + retryMax === 0) this.#hungry.add(partition);
-      if (firstMax + retryMax === 0 || this.#stopped) return;
-      const { timeoutMs, inFlightPerEndpoint } = settings();
-      const leaseMs = timeoutMs + LEASE_SLACK_MS;
-      const untilMs = performance.now() + leaseMs;
-      const { deliveries, unopened } = await connection.of(partition).run(leaseDeliveries, {
-        partition,
-        firstMax: Math.min(firstMax, LEASED_AT_ONCE),
-        retryMax: Math.min(retryMax, LEASED_AT_ONCE),
-        perEndpoint: inFlightPerEndpoint,
-        leaseMs,
-        keys: box.prefixes,
-      });
-      if (unopened > 0) this.#sayUnopened(unopened);
-      for (const delivery of deliveries) this.#begin(delivery, untilMs);
-      if (deliveries.length >= LEASED_AT_ONCE) this.#hungry.add(partition);
-    } while (this.#hungry.has(partition));
+    const { timeoutMs, inFlightPerEndpoint } = settings();
+    const leaseMs = timeoutMs + LEASE_SLACK_MS;
+    const primary = connection.of(partition);
+    const untilMs = performance.now() + leaseMs;
+    const { deliveries, unopened } = await primary.run(leaseDeliveries, {
+      partition,
+      firstMax: places.first,
+      retryMax: places.retry,
+      perEndpoint: inFlightPerEndpoint,
+      leaseMs,
+      keys: box.prefixes,
+    });
+    if (unopened > 0) this.#sayUnopened(unopened);
+    const lease = { untilMs, primary, runId: primary.confirmation?.runId() };
+    for (const delivery of deliveries) this.#begin(delivery, lease);
+    for (const lane of LANES) {
+      const leased = deliveries.filter((one) => one.lane === lane).length;
+      // There may be more.
+      if (leased > 0 && leased === places[lane]) this.#turns[lane].add(partition);
+    }
   }
 
   /** They stay for gateways that can open them; if there is none, the alarm for overdue messages comes. */
@@ -185,15 +219,15 @@ class DeliveryWorker {
     );
   }
 
-  #begin(delivery: LeasedDelivery, leasedUntilMs: number): void {
+  #begin(delivery: LeasedDelivery, lease: Lease): void {
     const { [delivery.lane]: underWay, overtime } = this.#underWay;
-    const work = this.#deliver(delivery, leasedUntilMs)
+    const work = this.#deliver(delivery, lease)
       .catch((error: unknown) => this.#options.log.debug({ err: error }, "a delivery was not settled"))
       .finally(() => {
         clearTimeout(timer);
         underWay.delete(work);
         overtime.delete(work);
-        this.#feed();
+        this.#leaseInTurn();
       });
     underWay.add(work);
     const timer =
@@ -205,24 +239,34 @@ class DeliveryWorker {
     if (overtime.size >= this.#options.settings().inFlight) return;
     first.delete(work);
     overtime.add(work);
-    this.#feed();
+    this.#leaseInTurn();
   }
 
-  /** A place is free: the next partition that waits for one. */
-  #feed(): void {
-    const [partition] = this.#hungry;
-    if (partition !== undefined && !this.#stopped) void this.#lease(partition);
-  }
-
-  async #deliver(delivery: LeasedDelivery, leasedUntilMs: number): Promise<void> {
-    // The reply came late, this process stood still, or tries may take longer from now on: another gateway may take the delivery over
-    // before this try would end.
-    const endsMs = performance.now() + this.#options.settings().timeoutMs;
-    if (endsMs + LEASE_SLACK_MS / 2 > leasedUntilMs) return;
+  async #deliver(delivery: LeasedDelivery, lease: Lease): Promise<void> {
+    if (!(await this.#isConfirmed(delivery, lease)) || !this.#endsWithin(lease)) return;
     const startedMs = performance.now();
     const result = await this.#send(delivery);
     if (this.#stopped && result.status === undefined) return;
     await this.#settle(delivery, result, performance.now() - startedMs);
+  }
+
+  /** False if the reply came late, this process stood still, or tries may take longer: another gateway may have it before this try would end. */
+  #endsWithin({ untilMs }: Lease): boolean {
+    return performance.now() + this.#options.settings().timeoutMs + LEASE_SLACK_MS / 2 <= untilMs;
+  }
+
+  /** True once replicas have the event: nobody is told of a task whose charge a failover can lose. Decision 0043. */
+  async #isConfirmed(delivery: LeasedDelivery, lease: Lease): Promise<boolean> {
+    const { confirmation } = lease.primary;
+    // Replicas that still lack it at the next lease are away for longer than any message waits.
+    if (!confirmation || delivery.lease > 1) return true;
+    while (!this.#stopped && this.#endsWithin(lease)) {
+      const confirmed = await confirmation.confirmed();
+      if (confirmation.runId() !== lease.runId) return false;
+      if (confirmed === "replicas") return true;
+      await pause(CONFIRMED_AGAIN_AFTER_MS);
+    }
+    return false;
   }
 
   async #send(delivery: LeasedDelivery): Promise<SendResult> {
@@ -252,8 +296,18 @@ class DeliveryWorker {
     });
     metrics.webhookDeliveries.inc({ outcome });
     if (outcome === "disabled") log.warn({ endpoint: endpointId }, "a webhook endpoint was disabled");
-    if (moreIsDue && !this.#stopped) void this.#lease(partition);
+    if (!moreIsDue) return;
+    this.#turns[delivery.lane].add(partition);
+    this.#turns[result.outcome === "delivered" ? "first" : "retry"].add(partition);
+    this.#leaseInTurn();
   }
+}
+
+/** Gateways that look at a moment begin at other partitions, so that they do not contend for one. */
+function fromAnywhere(partitions: ReadonlySet<number>): number[] {
+  const all = [...partitions];
+  const first = Math.floor(Math.random() * all.length);
+  return [...all.slice(first), ...all.slice(0, first)];
 }
 
 /** The lists of deliveries of all partitions. */

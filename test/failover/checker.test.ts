@@ -32,7 +32,7 @@ function historyOf({ entries = [], ...facts }: Facts): FailoverHistory {
   const store: StoreEntry[] = [{ name: "tg:{p00}:ledger", value: ledger }, ...requests];
   const meta = { accounts: [], verified: [], toleranceMs: 50, maxAgesMs: {}, quiet: true, quiescenceMs: 0 };
   const none = { upstream: [], link: [], faults: [], forgotten: [], otherStore: [] };
-  const seen = { operators: [], client: [], rounds: [], ...none, ...facts };
+  const seen = { operators: [], client: [], rounds: [], failovers: 0, ...none, ...facts };
   return { ...seen, meta: meta as unknown as FailoverHistory["meta"], store };
 }
 
@@ -89,7 +89,7 @@ const seenUpstream = {
   arrivals: 1,
   kind: "refuses_400",
 } as UpstreamEvent;
-const round = { fault: "lag, kill", lostAllGateways: false, servedMs: [900, 9000] };
+const round = { fault: "lag, kill", lostAllGateways: false, strikeMs: 0, servedMs: [900, 9000] };
 
 test("a history where all that was said is true has no violations", () => {
   expect(violationsOf({ operators: [grant], entries: [granted] })).toEqual([]);

@@ -4,7 +4,8 @@ import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import { type Criterion, formatVerdict } from "../fault/checker.ts";
 import { writeHistory } from "../fault/history.ts";
 import { seedFor } from "../fault/random.ts";
-import { copySources, type Patch } from "../fault/tree.ts";
+import { REFUND_AFTER_TOLD } from "../fault/scenarios/controls-webhooks.ts";
+import { bundleSources, copySources, type Patch } from "../fault/tree.ts";
 import type { Topology } from "./driver.ts";
 import { GATEWAYS, type PlannedRound } from "./plan.ts";
 import { runRounds } from "./rounds.ts";
@@ -21,9 +22,15 @@ export interface Control {
   fault: Fault;
   /** All gateways are killed along with the node. */
   killsGateways: boolean;
+  /** One round as in the campaign of webhooks. */
+  webhooks?: true;
   /** The criterion that must be unmet. */
   caughtBy: string;
+  /** What one of its violations must say, where the criterion has several reasons. */
+  violation?: RegExp;
 }
+
+const TELLING = { fault: "lag, kill", killsGateways: false, webhooks: true } as const;
 
 export const CONTROLS: readonly Control[] = [
   {
@@ -100,6 +107,42 @@ export const CONTROLS: readonly Control[] = [
     killsGateways: false,
     caughtBy: "nothing sent twice",
   },
+  {
+    name: "a delivery is forgotten as it is leased, so that a killed gateway or a lost result drops it",
+    topology: "trio",
+    patches: [
+      {
+        file: "lua/webhooks/lease-deliveries.lua",
+        from: 'call("ZADD", queue, lease_end, event_id)',
+        to: 'call("ZREM", queue, event_id)',
+      },
+    ],
+    ...TELLING,
+    caughtBy: "each end is told, or listed as failed",
+    violation: /was never told/,
+  },
+  {
+    name: "a message is sent to any address",
+    topology: "trio",
+    patches: [
+      {
+        file: "src/webhooks/public-address.ts",
+        from: "if (!isPublic(parsed)) return NOT_PUBLIC;",
+        to: "if (!isPublic(parsed)) return undefined;",
+      },
+    ],
+    ...TELLING,
+    caughtBy: "no inner address is called, no redirect followed",
+    violation: /to an inner address/,
+  },
+  {
+    name: "a failed task is told, and refunded by the next poll",
+    topology: "cluster",
+    patches: REFUND_AFTER_TOLD,
+    ...TELLING,
+    caughtBy: "slot and refund are booked before it is told",
+    violation: /while it was not refunded/,
+  },
 ];
 
 /** Each must be caught within so many rounds. */
@@ -120,14 +163,16 @@ interface ControlOptions {
 
 /** Runs rounds on a copy of the sources that has the bug; met when the checker reports it. */
 export async function runControl(control: Control, options: ControlOptions): Promise<Criterion> {
-  const { name, topology, patches, needsNewer, caughtBy } = control;
+  const { name, topology, patches, needsNewer, webhooks = false, caughtBy, violation = /(?:)/ } = control;
   const folder = join(options.folder, name.replace(/\W+/g, "-").slice(0, 40));
   mkdirSync(folder, { recursive: true });
+  const root = copySources(options.root, join(folder, "tree"), patches);
+  if (webhooks) await bundleSources(root);
   const outcome = await runRounds({
     scenario: name,
     seed: seedFor(options.seed, name),
     folder,
-    root: copySources(options.root, join(folder, "tree"), patches),
+    root,
     progress: options.progress,
     topology,
     rounds: roundsOf(control),
@@ -135,11 +180,14 @@ export async function runControl(control: Control, options: ControlOptions): Pro
     waitMaxMs: WAIT_MAX_MS,
     quiescenceMaxMs: QUIESCENCE_MAX_MS,
     stopsAtViolation: true,
+    webhooks,
   });
   writeHistory(folder, outcome.history);
   const { verdict, rounds } = outcome;
-  const caught = verdict.criteria.find((criterion) => criterion.name === caughtBy && !criterion.met);
-  const [first = ""] = caught?.violations ?? [];
+  const caught = verdict.criteria.find(
+    (criterion) => criterion.name === caughtBy && criterion.violations.some((text) => violation.test(text)),
+  );
+  const first = caught?.violations.find((text) => violation.test(text));
   const figure = caught
     ? `caught in round ${rounds.length}: ${caught.violations.length} violations, such as: ${first}`
     : `not caught in ${rounds.length} rounds`;
@@ -147,11 +195,12 @@ export async function runControl(control: Control, options: ControlOptions): Pro
   return { name, met: caught !== undefined, figure, violations };
 }
 
-const roundsOf = ({ fault, killsGateways }: Control): PlannedRound[] =>
-  Array.from({ length: ROUNDS }, (_, at) => ({
+const roundsOf = ({ fault, killsGateways, webhooks }: Control): PlannedRound[] =>
+  Array.from({ length: webhooks ? 1 : ROUNDS }, (_, at) => ({
     fault,
     partition: (at * 29 + 5) % PARTITIONS,
     killed: killsGateways ? Array.from({ length: GATEWAYS }, (_, slot) => slot) : [],
-    beforeMs: 1000,
+    beforeMs: webhooks ? 6000 : 1000,
+    afterMs: webhooks ? 3000 : 500,
     awayMs: 1500,
   }));

@@ -133,11 +133,10 @@ function driverOf(servers: Servers, root: string): Driver {
         if (!node) throw new Error(`slot ${slot} has no primary`);
         return reader(node);
       };
-      const all = new Set(Array.from({ length: SLOTS }, (_, slot) => clientOf(slot)));
       return {
         of: (partition) => clientOf(slotOfPartition(partition)),
         ofName: (name) => clientOf(slotOfName(name)),
-        all: () => [...all],
+        all: () => [...new Set(Array.from({ length: SLOTS }, (_, slot) => clientOf(slot)))],
       };
     },
     async stop() {

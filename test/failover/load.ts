@@ -52,6 +52,10 @@ interface LoadOptions {
   fleet: Fleet;
   crowd: Crowd;
   operators: Operators;
+  /** How long an operator rests between two commands, ms; each starts a process. */
+  operatorRestMs?: number;
+  /** The address that a request of a customer names. */
+  callbackUrl?: ((customer: Customer, random: Random) => string | undefined) | undefined;
   random: Random;
   /** Of the round, in the Idempotency-Keys. */
   at: number;
@@ -64,12 +68,18 @@ export interface Load {
 }
 
 /** Customers' errands over all partitions, and an operator at the command line, until it is stopped. */
-export function startLoad({ fleet, crowd, operators, random, at }: LoadOptions): Load {
+export function startLoad(options: LoadOptions): Load {
+  const { fleet, crowd, operators, random, at } = options;
+  const { operatorRestMs = 0, callbackUrl = () => undefined } = options;
   let stopped = false;
   let resting = false;
   // More than any round needs; what is left over is not sent.
   const errands = planErrands(random, 20_000, crowd.all.length, fleet.gateways.length)
-    .map((errand) => ({ ...errand, wish: { ...errand.wish, delayMs: random.int(0, DELAY_MAX_MS) } }))
+    .map((errand) => ({
+      ...errand,
+      wish: { ...errand.wish, delayMs: random.int(0, DELAY_MAX_MS) },
+      callBackUrl: callbackUrl(crowd.all[errand.customer]!, random),
+    }))
     .values();
   const lane = async (): Promise<void> => {
     for (const errand of errands) {
@@ -80,7 +90,10 @@ export function startLoad({ fleet, crowd, operators, random, at }: LoadOptions):
     }
   };
   const operate = async (): Promise<void> => {
-    while (!stopped && !resting) await operators.work();
+    while (!stopped && !resting) {
+      await operators.work();
+      await pause(operatorRestMs);
+    }
   };
   const operating = operate();
   const lanes = [operating, ...Array.from({ length: WIDTH }, lane)];

@@ -11,18 +11,31 @@ export interface PlannedRound {
   killed: readonly number[];
   /** Load before the fault, ms. */
   beforeMs: number;
+  /** Load once all are served again, ms. */
+  afterMs: number;
   /** How long the fault lasts where nobody takes over, ms. */
   awayMs: number;
 }
 
 export const GATEWAYS = 2;
-const BEFORE_MS = [400, 1200] as const;
+/** Load before a fault and after it, ms. */
+export interface Pace {
+  beforeMs: readonly [min: number, max: number];
+  afterMs: number;
+}
+
+export const USUAL_PACE: Pace = { beforeMs: [400, 1200], afterMs: 500 };
 const AWAY_MS = [300, 2500] as const;
 const ONE_GATEWAY = 0.2;
 const ALL_GATEWAYS = 0.15;
 
 /** Every fault comes once before any comes again. */
-export function planRounds(seed: number, faults: readonly Fault[], count: number): PlannedRound[] {
+export function planRounds(
+  seed: number,
+  faults: readonly Fault[],
+  count: number,
+  { beforeMs, afterMs }: Pace = USUAL_PACE,
+): PlannedRound[] {
   const order = createRandom(seed);
   let deck: Fault[] = [];
   return Array.from({ length: count }, (_, at) => {
@@ -38,7 +51,8 @@ export function planRounds(seed: number, faults: readonly Fault[], count: number
       fault,
       partition: random.int(0, PARTITIONS - 1),
       killed: losesConfirmed(fault) ? [] : killed,
-      beforeMs: random.int(...BEFORE_MS),
+      beforeMs: random.int(...beforeMs),
+      afterMs,
       awayMs: random.int(...AWAY_MS),
     };
   });

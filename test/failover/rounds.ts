@@ -1,22 +1,26 @@
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
+import { callBackAtTheEnd } from "../fault/callbacks.ts";
 import type { Verdict } from "../fault/checker.ts";
 import { type Customer, generate } from "../fault/client.ts";
 import { anyGateway, createFleet, type Fleet, type RunOptions, settlementsWaiting } from "../fault/fleet.ts";
 import { isReady } from "../fault/gateways.ts";
 import type { History } from "../fault/history.ts";
 import { createRandom, seedFor } from "../fault/random.ts";
-import { Telling, WEBHOOKS } from "../fault/told-stage.ts";
+import { type Telling, WEBHOOKS } from "../fault/told-stage.ts";
 import { eventually } from "../fault/world.ts";
 import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
+import { TOGETHER } from "./criteria-together.ts";
 import { type Driver, startDriver, type Topology } from "./driver.ts";
-import { type Crowd, givenCrowd, serveAll, startLoad } from "./load.ts";
+import { startKilling } from "./killing.ts";
+import { type Crowd, givenCrowd, type Load, serveAll, startLoad } from "./load.ts";
 import { createOperators, isRevoked, type Operators } from "./operators.ts";
 import { GATEWAYS, type PlannedRound } from "./plan.ts";
 import { PARTITIONS } from "./slots.ts";
 import { type Fault, losesConfirmed, type Strike } from "./strikes.ts";
 import { takeoversSince, withFurtherTakeovers } from "./takeovers.ts";
+import { callbackUrlBy, tellAll, tellSome } from "./told-crowd.ts";
 
 export interface RoundsOptions extends RunOptions {
   topology: Topology;
@@ -27,6 +31,8 @@ export interface RoundsOptions extends RunOptions {
   waitMaxMs?: number;
   /** No further round after one that has violations. */
   stopsAtViolation?: boolean;
+  /** All ends are told, to receivers of all manners, while gateways are killed one after the other. */
+  webhooks?: boolean;
 }
 
 /** One round as it went. */
@@ -36,6 +42,8 @@ export interface Round {
   gatewaysKilled: number;
   lostAllGateways: boolean;
   victim: string;
+  /** When it was struck, Unix ms. */
+  strikeMs: number;
   /** What the primary took between these moments may be forgotten, Unix ms. */
   forgets: Strike["forgets"];
   /** Until the customers of each partition were served again, in ascending order, ms. */
@@ -52,16 +60,17 @@ export interface Outcome {
 
 /** Shorter than the failures, longer than any healthy call on a busy machine. */
 const COMMAND_TIMEOUT_MS = 500;
-/** Load between the end of a fault and the comparison. */
-const AFTER_MS = 500;
 /** Until what has waited for this process is passed on, and answered. */
 const PASSED_ON_MS = 500;
 const WAIT_MAX_MS = 30_000;
 const START_MAX_MS = 90_000;
 const READS_MAX = 3;
-/** Accounts with an endpoint: of so many partitions, and with narrow limits. */
-const TOLD_PARTITIONS = 16;
-const TOLD_NARROW = 4;
+/** Where unknown outcomes wait for a callback: beyond any failover, short enough that their holds end. */
+const MAX_AGE_MS = 30_000;
+/** Until all are served again, where a gateway that has just become ready may be killed. */
+const SERVED_BESIDE_KILLS_MAX_MS = 30_000;
+/** Each command of an operator starts a process, which a long round has not to spare all the time. */
+const OPERATOR_REST_MS = 2000;
 
 const running = new Set<() => Promise<void>>();
 
@@ -76,6 +85,7 @@ export async function stopRounds(): Promise<void> {
  */
 export async function runRounds(options: RoundsOptions): Promise<Outcome> {
   const { folder, root, binary } = options;
+  const startedMs = Date.now();
   const driver = await startDriver(options.topology, { folder: join(folder, "redis"), root, binary });
   const fleet = createFleet(
     options,
@@ -88,6 +98,7 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       // One that is started while the primary is away serves as soon as there is another one.
       waitsForStore: false,
       webhooks: WEBHOOKS,
+      ...(options.webhooks && { maxAgeMs: MAX_AGE_MS }),
     },
     {
       listen: async () => driver.redisUrl,
@@ -107,12 +118,13 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     await fleet.startAll();
     if (!(await eventually(START_MAX_MS, () => allReady(fleet))))
       throw new Error("the gateways do not start");
-    const crowd = await givenCrowd(fleet);
-    const telling = await tellSome(fleet, crowd);
-    ended.push(() => telling.receiver.stop());
+    const { crowd, telling } = await prepare(options, driver, fleet);
+    ended.push(() => telling.stop());
+    const callbacks = options.webhooks ? callBackAtTheEnd(fleet) : undefined;
+    const enabling = options.webhooks ? telling.startEnabling() : undefined;
     const operators = createOperators(fleet, driver.redisUrl, crowd.wide);
     const rounds: Round[] = [];
-    const scene = { options, driver, fleet, crowd, operators, rounds };
+    const scene = { options, driver, fleet, crowd, telling, operators, rounds };
     for (const [at, planned] of options.rounds.entries()) {
       const round = await runRound(scene, planned, at);
       options.progress(formatRound(at, round));
@@ -120,27 +132,37 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       // A store that does not come back does not come back in the next round.
       if (round.servedMs.length < crowd.wide.length) break;
     }
+    await callbacks?.idle();
     const finished = await fleet.finish();
-    const history = { ...finished, telling: await telling.facts(), operators: operators.events, rounds };
-    return { rounds, history, verdict: checkEnd(history) };
+    await enabling?.stop();
+    const seen = { operators: operators.events, rounds, failovers: takeovers(options, startedMs).length };
+    const servedMaxMs = options.webhooks ? SERVED_BESIDE_KILLS_MAX_MS : undefined;
+    const history = { ...finished, telling: await telling.facts(), ...seen, servedMaxMs };
+    return { rounds, history, verdict: checkEnd(history, options.webhooks ? TOGETHER : []) };
   } finally {
     await stop();
   }
 }
 
-/** Some of the customers have endpoints; those that many requests come from, and one in each of some partitions. */
-async function tellSome(fleet: Fleet, { all }: Crowd): Promise<Telling> {
-  const telling = await Telling.start(fleet);
-  for (const customer of new Set([...all.slice(0, TOLD_PARTITIONS), ...all.slice(-TOLD_NARROW)]))
-    await telling.giveEndpoint(customer, "answers");
-  return telling;
+/** Nobody is ready for a failover yet, and a busy machine makes one for nothing. */
+async function prepare({ webhooks }: RoundsOptions, driver: Driver, fleet: Fleet) {
+  let prepared: { crowd: Crowd; telling: Telling } | undefined;
+  await driver.withoutFailover(async () => {
+    const crowd = await givenCrowd(fleet);
+    prepared = { crowd, telling: await (webhooks ? tellAll : tellSome)(fleet, crowd) };
+  });
+  return prepared!;
 }
+
+const takeovers = ({ folder }: RoundsOptions, sinceMs: number): number[] =>
+  takeoversSince(join(folder, "redis"), sinceMs);
 
 interface Scene {
   options: RoundsOptions;
   driver: Driver;
   fleet: Fleet;
   crowd: Crowd;
+  telling: Telling;
   operators: Operators;
   /** Those that have been. */
   rounds: Round[];
@@ -148,36 +170,53 @@ interface Scene {
 
 async function runRound(scene: Scene, planned: PlannedRound, at: number): Promise<Round> {
   const { options, driver, fleet, rounds } = scene;
-  const { fault, partition, killed } = planned;
-  const random = createRandom(seedFor(fleet.options.seed, `load of round ${at}`));
-  const load = startLoad({ ...scene, random, at });
+  const { fault, partition } = planned;
+  const startedMs = Date.now();
+  const load = startLoadOf(scene, planned, at);
   await pause(planned.beforeMs);
   // No gateway sends an operator's command again.
   if (losesConfirmed(fault)) await load.restOperators();
   const strike = await driver.strike(fault, partition);
+  // One that is being started after another kill is no gateway yet.
+  const killed = planned.killed.filter((slot) => fleet.gateways[slot] !== undefined);
   for (const slot of killed) fleet.kill(slot, `with ${strike.victim}`);
   fleet.note(fault, `${strike.victim} in round ${at}`);
   const restarted = Promise.all(killed.map((slot) => fleet.startIn(slot)));
   restarted.catch(() => undefined);
   const servedMs = await outlast(scene, strike, planned.awayMs);
   await restarted;
-  await pause(AFTER_MS);
+  await pause(planned.afterMs);
   await load.stop();
   await settle(scene);
-  const { victim } = strike;
-  const takeovers = takeoversSince(join(options.folder, "redis"), strike.atMs);
-  const forgets = withFurtherTakeovers(fault, strike.forgets, takeovers);
-  if (forgets !== strike.forgets) fleet.note("another failover", `${takeovers.length} since the strike`);
+  const { victim, atMs: strikeMs } = strike;
+  const replaced = takeovers(options, startedMs);
+  const forgets = withFurtherTakeovers(fault, strike, replaced);
+  if (forgets !== strike.forgets) fleet.note("another failover", `${replaced.length} in round ${at}`);
   const killing = { gatewaysKilled: killed.length, lostAllGateways: killed.length === GATEWAYS };
-  const round: Round = { fault, ...killing, victim, forgets, servedMs, violations: [] };
+  const round: Round = { fault, ...killing, victim, strikeMs, forgets, servedMs, violations: [] };
   rounds.push(round);
   // The comparison takes seconds in late rounds. Meanwhile this process passes nothing on between the nodes.
   await driver.withoutFailover(async () => {
-    const history = { ...(await readHistory(scene)), operators: scene.operators.events, rounds };
+    const seen = { operators: scene.operators.events, rounds, failovers: 0 };
+    const history = { ...(await readHistory(scene)), ...seen };
     round.violations = checkRound(history).criteria.flatMap(({ violations }) => violations);
     await pause(PASSED_ON_MS);
   });
   return round;
+}
+
+/** Customers and an operator; in a campaign of webhooks gateways are killed all the while, too. */
+function startLoadOf(scene: Scene, { fault }: PlannedRound, at: number): Load {
+  const { options, fleet, telling } = scene;
+  const random = createRandom(seedFor(fleet.options.seed, `load of round ${at}`));
+  if (!options.webhooks) return startLoad({ ...scene, random, at });
+  const load = startLoad({
+    ...{ ...scene, random, at },
+    ...{ operatorRestMs: OPERATOR_REST_MS, callbackUrl: callbackUrlBy(telling) },
+  });
+  if (losesConfirmed(fault)) return load;
+  const killing = startKilling(fleet, createRandom(seedFor(fleet.options.seed, `kills of round ${at}`)));
+  return { ...load, stop: async () => void (await Promise.all([killing.stop(), load.stop()])) };
 }
 
 /** On a busy machine a node that is well may be taken for dead, while the store is read. */

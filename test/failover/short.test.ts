@@ -30,7 +30,7 @@ test.concurrent.for<[Topology, Fault, killed: number[]]>([["trio", "lag, kill", 
       root,
       progress: () => undefined,
       topology,
-      rounds: [{ fault, partition: 5, killed, beforeMs: 800, awayMs: 0 }],
+      rounds: [{ fault, partition: 5, killed, beforeMs: 800, afterMs: 500, awayMs: 0 }],
     });
     const unmet = outcome.verdict.criteria.filter(({ met, name }) => !met && !OF_MANY_ROUNDS.test(name));
     expect(unmet, formatVerdict(outcome.verdict)).toEqual([]);

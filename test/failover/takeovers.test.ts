@@ -24,9 +24,12 @@ test("takeovers are read from the logs of Sentinels and nodes, those since the s
 
 test("the failover that was struck forgets no more than before; each further one does", () => {
   const forgets = [AT - 3000, AT - 1000] as const;
-  expect(withFurtherTakeovers("kill", forgets, [AT])).toBe(forgets);
-  expect(withFurtherTakeovers("kill", forgets, [AT, AT + 1808])).toEqual([AT - 3000, AT + 2308]);
-  expect(withFurtherTakeovers("reset", undefined, [])).toBeUndefined();
-  expect(withFurtherTakeovers("reset", undefined, [AT])).toEqual([AT - 1000, AT + 500]);
-  expect(withFurtherTakeovers("loss", forgets, [AT])).toEqual([AT - 3000, AT + 500]);
+  const strike = { atMs: AT - 1500, forgets };
+  const harmless = { atMs: AT - 1500, forgets: undefined };
+  expect(withFurtherTakeovers("kill", strike, [AT])).toBe(forgets);
+  expect(withFurtherTakeovers("kill", strike, [AT, AT + 1808])).toEqual([AT - 3000, AT + 2308]);
+  expect(withFurtherTakeovers("kill", strike, [AT - 9000, AT])).toEqual([AT - 10_000, AT - 1000]);
+  expect(withFurtherTakeovers("reset", harmless, [])).toBeUndefined();
+  expect(withFurtherTakeovers("reset", harmless, [AT])).toEqual([AT - 1000, AT + 500]);
+  expect(withFurtherTakeovers("loss", strike, [AT])).toEqual([AT - 3000, AT + 500]);
 });

@@ -26,16 +26,17 @@ export function takeoversSince(folder: string, sinceMs: number): number[] {
 }
 
 /**
- * On a busy machine Sentinels or replicas may take a primary for dead that they have just promoted: one more failover
- * than was struck, which forgets what it lacks.
+ * On a busy machine Sentinels or replicas may take a primary for dead that is not, or that they have just promoted: one more
+ * failover than was struck, which forgets what it lacks.
  */
 export function withFurtherTakeovers(
   fault: Fault,
-  forgets: Strike["forgets"],
+  { atMs, forgets }: Pick<Strike, "atMs" | "forgets">,
   takeovers: readonly number[],
 ): Strike["forgets"] {
-  const further = takeovers.slice(NONE.has(fault) ? 0 : 1);
+  const before = takeovers.filter((at) => at < atMs);
+  const further = [...before, ...takeovers.slice(before.length + (isFailover(fault) ? 1 : 0))];
   if (further.length === 0) return forgets;
-  const [fromMs, toMs] = forgets ?? [further[0]! - SLACK_MS.before, 0];
-  return [fromMs, Math.max(toMs, further.at(-1)! + SLACK_MS.after)];
+  const [fromMs, toMs] = forgets ?? [Number.POSITIVE_INFINITY, 0];
+  return [Math.min(fromMs, further[0]! - SLACK_MS.before), Math.max(toMs, further.at(-1)! + SLACK_MS.after)];
 }

@@ -44,3 +44,22 @@ export async function callBackUntilTaken(fleet: Fleet, event: UpstreamEvent): Pr
   }
   return false;
 }
+
+/** Most tasks are called back about as they end; the others are found by polls, of customers or the sweeper. */
+export function callBackAtTheEnd(fleet: Fleet) {
+  const underWay = new Set<Promise<void>>();
+  fleet.upstream.steer({
+    read(event, wish) {
+      if (event.callBackUrl === undefined || event.truth === "no" || fleet.random.chance(0.3))
+        return undefined;
+      const work = (async () => {
+        await pause(wish.lifeMs + wish.delayMs);
+        if (!(await callBackUntilTaken(fleet, event)))
+          fleet.note("not reached", `callback of ${event.requestId}`);
+      })().finally(() => underWay.delete(work));
+      underWay.add(work);
+      return undefined;
+    },
+  });
+  return { idle: async (): Promise<void> => void (await Promise.all(underWay)) };
+}

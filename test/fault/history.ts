@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
+import type { Stray } from "./strays.ts";
 
 /** One request of a client as the client saw it. Times are Unix ms. */
 export interface ClientEvent {
@@ -197,6 +198,8 @@ export interface ToldMessage {
   /** Undefined: it has no signature. */
   signedWell: boolean | undefined;
   arrivedMs: number;
+  /** How it was answered, such as `drip`; undefined while it is not. */
+  answer?: string;
   /** HTTP status; 0 when it was given none. */
   status: number;
   /** When its answer was handed to the kernel, or its connection closed. */
@@ -233,6 +236,8 @@ export interface Settling extends Lease {
 export interface TellingFacts {
   endpoints: ToldEndpoint[];
   messages: ToldMessage[];
+  /** Connections to where redirects lead, and to addresses that are not allowed. */
+  strays: Stray[];
   stored: StoredTelling[];
   leases: Lease[];
   settlings: Settling[];

@@ -6,8 +6,8 @@ import { Webhook } from "standardwebhooks";
 import { CALLBACK, type Look, type ToldMessage } from "./history.ts";
 import { createRandom, seedFor } from "./random.ts";
 
-/** How customers' servers answer. Beside these, `dead` answers 500 for ever, and `gone` sometimes 410. */
-export type Manner = "answers" | "fickle" | "slow" | "gone" | "dead" | "hangs";
+/** How customers' servers answer. `dead` answers 500 for ever, `gone` sometimes 410; `inner` is at an address that gateways may not call. */
+export type Manner = "answers" | "fickle" | "slow" | "gone" | "dead" | "hangs" | "inner";
 
 type Answer = (response: ServerResponse) => void | Promise<void>;
 
@@ -20,7 +20,6 @@ const status =
 const BAD: Readonly<Record<string, Answer>> = {
   500: status(500),
   429: status(429, { "retry-after": "1" }),
-  302: status(302, { location: "http://127.0.0.1:1/elsewhere" }),
   hang: () => undefined,
   reset: (response) => void response.socket?.resetAndDestroy(),
   "close early": (response) => void response.destroy(),
@@ -48,6 +47,8 @@ const LOOK_MS_MAX = 600;
 
 interface ReceiverOptions {
   seed: number;
+  /** Where redirects lead: nobody follows them. */
+  redirects: readonly string[];
   /** Secrets of an account's endpoints, by endpoint id. */
   secretsOf(accountId: string): ReadonlyMap<string, string>;
   /** What store and API show of the task while its message waits for an answer. */
@@ -148,7 +149,9 @@ export class Receiver {
       message.status = response.statusCode;
       this.#hooks.answered?.(message);
     });
-    await this.#answerOf(manner as Manner, message.webhookId, nth)(response);
+    const [name, answer] = this.#answerOf(manner as Manner, message.webhookId, nth);
+    message.answer = name;
+    await answer(response);
   }
 
   #nthTry({ endpointId, webhookId }: ToldMessage): number {
@@ -158,14 +161,16 @@ export class Receiver {
     return nth;
   }
 
-  #answerOf(manner: Manner, webhookId: string, nth: number): Answer {
+  #answerOf(manner: Manner, webhookId: string, nth: number): [name: string, Answer] {
     const random = createRandom(seedFor(this.#options.seed, `${webhookId} ${nth}`));
-    if (manner === "dead") return status(500);
-    if (manner === "hangs") return () => undefined;
-    if (manner === "gone" && random.chance(GONE_SHARE)) return status(410);
-    if (manner === "fickle" && nth <= BAD_MAX && random.chance(BAD_SHARE))
-      return random.pick(Object.values(BAD));
-    return manner === "fickle" ? random.pick(Object.values(GOOD)) : status(200);
+    if (manner === "dead") return ["500", BAD[500]!];
+    if (manner === "hangs") return ["hang", BAD.hang!];
+    if (manner === "gone" && random.chance(GONE_SHARE)) return ["410", status(410)];
+    if (manner === "fickle" && nth <= BAD_MAX && random.chance(BAD_SHARE)) {
+      const location = random.pick(this.#options.redirects);
+      return random.pick(Object.entries({ ...BAD, 302: status(302, { location }) }));
+    }
+    return manner === "fickle" ? random.pick(Object.entries(GOOD)) : ["200", GOOD[200]!];
   }
 }
 

@@ -32,6 +32,7 @@ import {
   type ToldEndpoint,
   type ToldMessage,
 } from "./history.ts";
+import { type Strays, startStrays } from "./strays.ts";
 import { type Manner, Receiver } from "./told-receiver.ts";
 
 /** Also a busy machine answers within it. */
@@ -40,29 +41,37 @@ const TIMEOUT_MS = 3000;
 const LEASE_SLACK_MS = 2500;
 const PER_ENDPOINT = 4;
 const RETRIES = ["100ms", "200ms", "300ms", "500ms", "1s", "2s", "3s"];
-const LOOPBACK = "127.0.0.0/8";
+/** Of receivers, and of nothing else: other addresses of the loopback are inner ones. */
+const RECEIVERS = "127.0.0.1/32";
 /** Nobody listens there: the campaign itself brings callbacks to a gateway. */
 const PUBLIC_URL = "http://gateways.example";
 /** The section `webhooks` of gateways whose messages are watched. Schedules are short. */
 export const WEBHOOKS = {
   ...{ public_url: PUBLIC_URL, relay: "all", callbacks: "all", any_origin: true },
-  ...{ allow_networks: [LOOPBACK], timeout: `${TIMEOUT_MS}ms`, retries: RETRIES },
+  ...{ allow_networks: [RECEIVERS], timeout: `${TIMEOUT_MS}ms`, retries: RETRIES },
   in_flight_per_endpoint: PER_ENDPOINT,
 };
-const RULES = webhookRules({
-  ...{ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined, endpointsPerAccount: 10 },
-  ...{ allowNetworks: [LOOPBACK], allowPorts: [], proxyUrl: undefined },
-}) as WebhookRules;
+/** Takes any address, as if more had been allowed when an endpoint was registered. */
+const RULES = {
+  ...(webhookRules({
+    ...{ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined, endpointsPerAccount: 10 },
+    ...{ allowNetworks: [RECEIVERS], allowPorts: [], proxyUrl: undefined },
+  }) as WebhookRules),
+  checkAddress: (url: string) => ({ ok: true as const, url }),
+};
 
 /** Entries of one millisecond of a partition, and a few more. */
 const ENTRIES_OF_AN_END = 50;
 /** Retries come within seconds, so what does not move for this long is stuck. A busy machine takes minutes for thousands of tries. */
 const STUCK_AFTER_MS = 60_000;
 const LOOK_EVERY_MS = 200;
+/** Short beside a failover. */
+const NODES_KNOWN_MS = 100;
 
 /** Endpoints of a fleet's customers, the receivers behind them, and what these were told. */
 export class Telling {
   readonly receiver: Receiver;
+  readonly #strays: Strays;
   readonly leases: Lease[] = [];
   readonly settlings: Settling[] = [];
   readonly byHand: TellingFacts["byHand"] = [];
@@ -73,28 +82,37 @@ export class Telling {
 
   private constructor(
     fleet: Fleet,
-    receiver: Receiver,
+    { receiver, strays }: { receiver: Receiver; strays: Strays },
     customers: Map<string, Customer>,
     secrets: Map<string, Map<string, string>>,
   ) {
     this.#fleet = fleet;
     this.receiver = receiver;
+    this.#strays = strays;
     this.#customers = customers;
     this.#secrets = secrets;
   }
 
-  static async start(fleet: Fleet): Promise<Telling> {
+  /** @param options.inner endpoints may be at inner addresses, which needs Linux */
+  static async start(fleet: Fleet, { inner = false } = {}): Promise<Telling> {
     const customers = new Map<string, Customer>();
     const secrets = new Map<string, Map<string, string>>();
+    const strays = await startStrays({ inner });
     const receiver = await Receiver.start({
       seed: fleet.options.seed,
+      redirects: strays.redirects,
       secretsOf: (accountId) => secrets.get(accountId) ?? new Map(),
       look: async (message) => {
         const customer = customers.get(message.accountId);
         return customer && (await lookAt(fleet, customer, message).catch(() => undefined));
       },
     });
-    return new Telling(fleet, receiver, customers, secrets);
+    return new Telling(fleet, { receiver, strays }, customers, secrets);
+  }
+
+  stop(): void {
+    this.receiver.stop();
+    this.#strays.stop();
   }
 
   /** Messages about an account's tasks are looked into from now on, also those to its requests' own addresses. */
@@ -107,11 +125,17 @@ export class Telling {
     return this.#endpoints.find(({ endpointId }) => endpointId === id)?.manner;
   }
 
-  async giveEndpoint(customer: Customer, manner: Manner): Promise<Endpoint> {
+  /** Of a request's own address when no endpoint is named. */
+  urlFor(accountId: string, manner: Manner, name?: string): string {
+    return manner === "inner" ? this.#strays.innerUrl() : this.receiver.urlFor(accountId, manner, name);
+  }
+
+  /** @param at an address that is not the receiver's */
+  async giveEndpoint(customer: Customer, manner: Manner, at?: string): Promise<Endpoint> {
     this.watch(customer);
     const { accountId } = customer;
     const nodes = await this.#fleet.nodes();
-    const url = this.receiver.urlFor(accountId, manner, `endpoint-${this.#endpoints.length}`);
+    const url = at ?? this.urlFor(accountId, manner, `endpoint-${this.#endpoints.length}`);
     const wanted = { url, events: ["task.completed", "task.failed"] };
     const { endpoint, secret } = await registerEndpoint(nodes, accountId, wanted, cliActor(), RULES);
     const { endpointId } = endpoint;
@@ -123,10 +147,22 @@ export class Telling {
     return endpoint;
   }
 
+  /** As an operator does. */
+  async enable(endpoint: Endpoint, isEnabled: boolean): Promise<void> {
+    const status = isEnabled ? "enabled" : "disabled";
+    await patchEndpoint(await this.#fleet.nodes(), endpoint, { status }, cliActor(), { rules: RULES });
+  }
+
   /** Only here an endpoint is enabled again: one that is enabled at two looks was so between them. */
   async #keepEnabled(): Promise<void> {
-    const nodes = await this.#fleet.nodes();
+    let nodes = await this.#fleet.nodes();
+    let knownMs = Date.now();
     for (const one of this.#endpoints) {
+      // What stood still, or was replaced meanwhile, tells of another time.
+      if (Date.now() - knownMs > NODES_KNOWN_MS) {
+        nodes = await this.#fleet.nodes();
+        knownMs = Date.now();
+      }
       const beforeMs = Date.now();
       const { status } = await readEndpoint(nodes, one.accountId, one.endpointId);
       if (status === "enabled") one.enabledMs.at(-1)![1] = beforeMs;
@@ -189,6 +225,7 @@ export class Telling {
     return {
       endpoints: this.#endpoints.map(({ endpoint: _endpoint, ...one }) => one),
       messages: receiver.messages,
+      strays: this.#strays.arrived,
       stored: stored.flat(),
       ...{ leases, settlings, byHand, waiting: await this.waiting() },
       answerMs: TIMEOUT_MS / 3,

@@ -1,19 +1,11 @@
 import { expect, test } from "vitest";
 import type { Connection } from "../../src/redis/connection.ts";
 import { leaseDeliveries } from "../../src/scripts/webhooks.ts";
-import { createLogger } from "../../src/telemetry/log.ts";
-import { createMetrics } from "../../src/telemetry/metrics.ts";
-import { createDeliveryWorker } from "../../src/webhooks/delivery-worker.ts";
-import { openSecretBox } from "../../src/webhooks/sealed-secrets.ts";
-import type { Message } from "../../src/webhooks/sender.ts";
+import type { Message, SendResult } from "../../src/webhooks/sender.ts";
 import { until } from "../support/gateway.ts";
 import { openConnection } from "../support/store.ts";
-import {
-  givenEndpoint,
-  givenWebhookStage,
-  ownRedisAndReceiver,
-  WEBHOOK_SECRET_KEY,
-} from "../support/webhook-stage.ts";
+import { givenEndpoint, givenWebhookStage, ownRedisAndReceiver } from "../support/webhook-stage.ts";
+import { givenWorker } from "../support/worker-stage.ts";
 
 const own = ownRedisAndReceiver();
 
@@ -50,20 +42,11 @@ test.each([
     onceLeased(connection, () => {
       if (isFirst) settings = { ...settings, ...happens(settings) };
     });
-    const worker = createDeliveryWorker({
-      connection,
-      sender: {
-        send: async (message) => {
-          sent.push(message);
-          return { outcome: "delivered", status: 200 };
-        },
-        close: async () => undefined,
-      },
-      box: openSecretBox({ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined })!,
-      settings: () => settings,
-      metrics: createMetrics(),
-      log: createLogger("silent"),
-    });
+    const send = async (message: Message): Promise<SendResult> => {
+      sent.push(message);
+      return { outcome: "delivered", status: 200 };
+    };
+    const worker = givenWorker(connection, send, () => settings);
     await stage.manage("POST", `${path}/test`);
     await worker.look();
     await worker.idle();

@@ -46,7 +46,8 @@ export async function recorded(session: CDPSession, url: string): Promise<Map<st
   session.on("Network.requestWillBeSent", ({ requestId, request: { url }, timestamp, initiator }) => {
     if (!url.startsWith("http") || REFRESH.test(url)) return;
     const frames = initiator.stack?.callFrames ?? [];
-    const isFirst = frames.length > 0 && frames.every(({ lineNumber }) => lineNumber < firstLines);
+    // What it loads ahead has no stack.
+    const isFirst = initiator.type === "script" && frames.every(({ lineNumber }) => lineNumber < firstLines);
     all.set(requestId, {
       url,
       sentAt: timestamp,

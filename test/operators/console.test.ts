@@ -130,7 +130,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("a token kept for an hour serves other tabs, is signed out of all, and is not used after its hour", async () => {
     await operator.view("accounts");
     await page
-      .getByRole("combobox", { name: "Signed in" })
+      .getByRole("combobox", { name: "Stay signed in" })
       .selectOption({ label: "in all tabs, for an hour" });
     await page.getByRole("textbox", { name: "Token" }).fill(TOKEN);
     await page.keyboard.press("Enter");
@@ -828,15 +828,13 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText("This token is for some accounts: choose one of them.").waitFor();
     expect(asked.filter((url) => url.includes("/manage/v1/audit"))).toEqual([]);
     await page.getByLabel("Account", { exact: true }).selectOption(two.accountId);
-    await fitsPhone();
-    await press("Show");
     await rows.filter({ hasText: two.accountId }).first().waitFor();
+    await fitsPhone();
 
     await page.setViewportSize({ width: 390, height: 844 });
     await operator.open("audit");
     await page.getByText("This token is for some accounts: choose one of them.").waitFor();
     await page.getByLabel("Account", { exact: true }).selectOption(one.accountId);
-    await press("Show");
     await rows.filter({ hasText: one.accountId }).first().waitFor();
     expect(await page.getByRole("button", { name: "Show", exact: true }).isVisible()).toBe(false);
   });

@@ -190,7 +190,7 @@ async function runCallbacks(
     return { ...history, telling: await telling.facts() };
   } finally {
     await world.stop();
-    telling.receiver.stop();
+    telling.stop();
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Patch } from "../tree.ts";
 import { callbackSlots } from "./callback-slots.ts";
 import { callbacks } from "./callbacks.ts";
 import type { Control } from "./controls.ts";
@@ -82,6 +83,25 @@ const SLOT_CONTROLS: readonly Control[] = [
   },
 ];
 
+/** The campaign of failovers seeds it, too. */
+export const REFUND_AFTER_TOLD: Patch[] = [
+  {
+    file: "lua/generations/observe.lua",
+    from: 'if status == "failed" and refunds_failed == "1" then\n',
+    to: 'if status == "failed" and refunds_failed == "" then\n',
+  },
+  {
+    file: "lua/generations/observe.lua",
+    from: 'if state == "finished" then\n',
+    to: `if state == "finished" then
+  if record.status == "failed" and not record.refunded then
+    post_refund(account, ledger, now, account_id, request_id, record, nil)
+    call("SET", request, changed_request(record.text, "finished", "refunded", "1"))
+  end
+`,
+  },
+];
+
 /** Mistakes in telling customers, and in what the upstream's callbacks do. */
 export const WEBHOOK_CONTROLS: readonly Control[] = [
   {
@@ -101,8 +121,8 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/webhooks/delivery-worker.ts",
-        from: "        leaseMs,\n",
-        to: "        leaseMs: timeoutMs / 10,\n",
+        from: "      leaseMs,\n",
+        to: "      leaseMs: timeoutMs / 10,\n",
       },
     ],
     run: run(),
@@ -111,23 +131,7 @@ export const WEBHOOK_CONTROLS: readonly Control[] = [
   },
   {
     name: "an end is told, and its refund is posted by the next poll",
-    patches: [
-      {
-        file: "lua/generations/observe.lua",
-        from: 'if status == "failed" and refunds_failed == "1" then\n',
-        to: 'if status == "failed" and refunds_failed == "" then\n',
-      },
-      {
-        file: "lua/generations/observe.lua",
-        from: 'if state == "finished" then\n',
-        to: `if state == "finished" then
-  if record.status == "failed" and not record.refunded then
-    post_refund(account, ledger, now, account_id, request_id, record, nil)
-    call("SET", request, changed_request(record.text, "finished", "refunded", "1"))
-  end
-`,
-      },
-    ],
+    patches: REFUND_AFTER_TOLD,
     run: run(),
     caughtBy: "slot and refund are booked before it is told",
     violation: /while it was not refunded/,
@@ -306,8 +310,8 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/webhooks/delivery-worker.ts",
-        from: "return Math.max(0, all - this.#underWay[lane].size);",
-        to: "return Math.max(0, inFlight + 0 * all - this.#underWay.first.size - this.#underWay.retry.size);",
+        from: "return Math.max(0, all - this.#underWay[lane].size - this.#reserved[lane]);",
+        to: "return Math.max(0, inFlight + 0 * all - this.#underWay.first.size - this.#underWay.retry.size - this.#reserved.first - this.#reserved.retry);",
       },
     ],
     run: (options) => runWebhookLoads(options, true),

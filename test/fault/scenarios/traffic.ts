@@ -15,6 +15,8 @@ export interface Errand {
   polls: number;
   /** Sent a second time, with the same Idempotency-Key, through another gateway. */
   repeats: boolean;
+  /** Where the customer wants to be told of its end. */
+  callBackUrl?: string | undefined;
 }
 
 /** Requests as customers make them: some fail, some are polled, some have a key and come twice. */
@@ -47,9 +49,10 @@ export async function runErrand(
   errand: Errand,
 ): Promise<ClientEvent> {
   const customer = customers[errand.customer]!;
-  const { wish, idempotencyKey } = errand;
+  const { wish, idempotencyKey, callBackUrl } = errand;
+  const how = { idempotencyKey, ...(callBackUrl !== undefined && { storyboard: { callBackUrl } }) };
   const ask = async (wanted: number): Promise<ClientEvent> => {
-    const event = await generate(await anyGateway(world, wanted), customer, wish, { idempotencyKey });
+    const event = await generate(await anyGateway(world, wanted), customer, wish, how);
     world.client.push(event);
     return event;
   };

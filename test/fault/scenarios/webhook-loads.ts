@@ -13,20 +13,40 @@ import type { ToldMessage } from "../history.ts";
 import { inParallel } from "../random.ts";
 import { Telling, WEBHOOKS } from "../told-stage.ts";
 import { createWorld, eventually, type RunOptions, type World, within } from "../world.ts";
+import {
+  type Compared,
+  compareInTurn,
+  type DeadServer,
+  median,
+  p99,
+  retriesOf,
+  type Slice,
+  startDeadServer,
+} from "./webhook-retries.ts";
 
 /** Deliveries that wait, at the bound of each endpoint. */
 const ENDPOINTS = 10;
 const FULL_WAITING_EACH = 10_000;
-const FRESH = 200;
-const FRESH_EVERY_MS = 40;
-const GENERATIONS = 200;
 /** More than there are accounts: the events of a partition have a bound, too, which two full endpoints nearly reach. */
 const PARTITIONS = 64;
-/** What a busy machine adds. */
-const SLOWER_MS = 400;
 const BYTES_EACH_MAX = 2500;
-/** Few places, so that those that dead endpoints have would be missed. */
-const SECTION = { ...WEBHOOKS, in_flight: 16, retries: ["5s", "5m", "30m"] };
+/** Few places, so that those that dead endpoints have would be missed. Retries have a quarter as many. */
+const PLACES = { in_flight: 16, in_flight_per_endpoint: WEBHOOKS.in_flight_per_endpoint };
+const RETRY_PLACES = 4;
+/** Until all have failed once. */
+const PLACES_TO_FAIL = { in_flight: 1600, in_flight_per_endpoint: 40 };
+const PAIRS = 6;
+/** What dead endpoints may add, or else as much as slices without them differ by on a busy machine. */
+const FRESH_SLOWER_MS = 60;
+const SERVED_SLOWER_MS = 2;
+
+/** After a first try, deliveries become due for as long as it took until all had failed. */
+const retryAfterS = (short: boolean): number => (short ? 20 : 60);
+const section = (short: boolean, places: typeof PLACES): object => ({
+  ...WEBHOOKS,
+  ...places,
+  retries: Array.from({ length: 10 }, () => `${retryAfterS(short)}s`),
+});
 
 interface Stage {
   world: World;
@@ -44,15 +64,16 @@ export const loadsTitle = (short: boolean): string =>
 const waitingEach = (short: boolean): number => (short ? FULL_WAITING_EACH / 10 : FULL_WAITING_EACH);
 
 export async function runWebhookLoads(options: RunOptions, short: boolean): Promise<Verdict> {
-  const world = await createWorld(options, 1, { partitions: PARTITIONS, webhooks: SECTION });
+  const webhooks = section(short, PLACES_TO_FAIL);
+  const world = await createWorld(options, 1, { partitions: PARTITIONS, webhooks });
   const telling = await Telling.start(world);
   const stage: Stage = { world, telling, nodes: oneNode(world.redis), criteria: [], taken: new Set() };
   try {
-    await besideDeadOnes(stage, waitingEach(short), options.progress);
+    await besideDeadOnes(stage, short, options.progress);
     await again(stage);
   } finally {
     await world.stop();
-    telling.receiver.stop();
+    telling.stop();
   }
   const { criteria } = stage;
   return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
@@ -70,26 +91,54 @@ async function givenCustomer({ world, taken }: Stage): Promise<Customer> {
   return world.givenCustomer(undefined, accountId);
 }
 
-async function besideDeadOnes(stage: Stage, each: number, progress: (line: string) => void): Promise<void> {
+async function besideDeadOnes(stage: Stage, short: boolean, progress: (line: string) => void): Promise<void> {
   const { world, telling, nodes } = stage;
   const answering = await telling.giveEndpoint(await givenCustomer(stage), "answers");
-  const dead: Endpoint[] = [];
-  for (let at = 0; at < ENDPOINTS; at++)
-    dead.push(await telling.giveEndpoint(await givenCustomer(stage), "hangs"));
-  await freshAfterMs(stage, answering);
-  const alone = { freshMs: await freshAfterMs(stage, answering), servedMs: await servedAfterMs(world) };
+  const server = await startDeadServer();
+  try {
+    const dead: Endpoint[] = [];
+    for (let at = 0; at < ENDPOINTS; at++)
+      dead.push(await telling.giveEndpoint(await givenCustomer(stage), "hangs", server.url));
+    await fail(stage, dead, short, progress);
+    await server.hang();
+    world.reconfigure(0, { webhooks: section(short, PLACES) });
+    const dueMin = (ENDPOINTS * waitingEach(short)) / 10;
+    await eventually(2000 * retryAfterS(short), async () => (await retriesOf(nodes, dead)).due >= dueMin);
+    const pairs = short ? PAIRS / 2 : PAIRS;
+    judgeCompared(stage, await compareInTurn(stage, { dead, server, answering, pairs }, progress), dueMin);
+    await atTheBound(stage, answering);
+    await deleted(stage, dead, server);
+  } finally {
+    server.stop();
+  }
+}
+
+/** Queues as many as may wait, each of which is refused once. */
+async function fail(
+  stage: Stage,
+  dead: readonly Endpoint[],
+  short: boolean,
+  progress: (line: string) => void,
+): Promise<void> {
+  const { world, telling, nodes } = stage;
+  const wanted = ENDPOINTS * waitingEach(short);
   const before = await usedBytes(world);
-  await inParallel(ENDPOINTS * each, 200, async (at) => {
+  // The first retries come then.
+  const untilMs = Date.now() + 1000 * retryAfterS(short);
+  await inParallel(wanted, 200, async (at) => {
     await testEndpoint(nodes, dead[at % ENDPOINTS]!, cliActor()).catch(ignoreFull);
   });
   const waiting = await telling.waiting();
-  const bytesEach = Math.round(((await usedBytes(world)) - before) / waiting);
   progress(`${waiting} deliveries wait`);
+  await eventually(untilMs - Date.now(), async () => (await retriesOf(nodes, dead)).all >= waiting);
+  const bytesEach = Math.round(((await usedBytes(world)) - before) / waiting);
+  const failed = (await retriesOf(nodes, dead)).all;
+  progress(`${failed} have failed`);
   judge(
     stage,
     "as many wait as were asked for, but for a tenth",
-    waiting >= 0.9 * ENDPOINTS * each,
-    `${waiting} of ${ENDPOINTS * each}`,
+    waiting >= 0.9 * wanted,
+    `${waiting} of ${wanted}, of which ${failed} have failed before`,
   );
   judge(
     stage,
@@ -97,53 +146,59 @@ async function besideDeadOnes(stage: Stage, each: number, progress: (line: strin
     bytesEach <= BYTES_EACH_MAX,
     `${bytesEach} bytes, ${waiting} wait`,
   );
-  const beside = { freshMs: await freshAfterMs(stage, answering), servedMs: await servedAfterMs(world) };
+}
+
+function judgeCompared(stage: Stage, compared: readonly Compared[], dueMin: number): void {
+  const due = Math.min(...compared.map((one) => one.due));
   judge(
     stage,
-    "fresh deliveries are as fast as without",
-    p99(beside.freshMs) <= p99(alone.freshMs) + SLOWER_MS,
-    `p99 ${p99(beside.freshMs)} ms beside ${waiting} that wait, ${p99(alone.freshMs)} ms alone`,
+    `at least ${dueMin} retries are due all the time`,
+    due >= dueMin,
+    `${compared.map((one) => one.due).join(", ")} due`,
   );
+  const tries = compared.map((one) => one.tries);
   judge(
     stage,
-    "generations are as fast as without",
-    median(beside.servedMs) <= 1.5 * median(alone.servedMs) + 5,
-    `median ${median(beside.servedMs)} ms beside, ${median(alone.servedMs)} ms alone`,
+    "retries have all of their places, and no more",
+    tries.every((count) => count === RETRY_PLACES),
+    `${tries.join(", ")} at a time, of ${RETRY_PLACES}`,
   );
-  await atTheBound(stage, answering);
-  await deleted(stage, dead[0]!);
+  judgeSlower(stage, "fresh deliveries are as fast as without", FRESH_SLOWER_MS, compared, (one) => ({
+    name: "p99",
+    ms: p99(one.freshMs),
+  }));
+  judgeSlower(stage, "generations are as fast as without", SERVED_SLOWER_MS, compared, (one) => ({
+    name: "median",
+    ms: median(one.servedMs),
+  }));
+}
+
+/** The median of the pairs counts. */
+function judgeSlower(
+  stage: Stage,
+  criterion: string,
+  slowerMs: number,
+  compared: readonly Compared[],
+  figureOf: (slice: Slice) => { name: string; ms: number },
+): void {
+  const [alone, beside] = (["alone", "beside"] as const).map((side) =>
+    compared.map((one) => figureOf(one[side]).ms),
+  ) as [number[], number[]];
+  const more = beside.map((ms, at) => ms - alone[at]!);
+  const allowed = Math.max(slowerMs, Math.max(...alone) - Math.min(...alone));
+  const inMs = (values: readonly number[]): string => values.map((ms) => ms.toFixed(1)).join(", ");
+  const { name } = figureOf(compared[0]!.alone);
+  judge(
+    stage,
+    criterion,
+    median(more) <= allowed,
+    `${name} ${inMs(beside)} ms beside, in turn ${inMs(alone)} ms alone: ${inMs([median(more)])} ms more, at most ${inMs([allowed])}`,
+  );
 }
 
 const ignoreFull = (error: unknown): void => {
   if (!(error instanceof OperatorError) || error.problem !== "too_many_deliveries") throw error;
 };
-
-/** How long each message takes from its event to its receiver, ms. */
-async function freshAfterMs({ telling, nodes }: Stage, endpoint: Endpoint): Promise<number[]> {
-  const { messages } = telling.receiver;
-  const queuedMs = new Map<string, number>();
-  for (let at = 0; at < FRESH; at++) {
-    const { eventId, eventAtMs } = await testEndpoint(nodes, endpoint, cliActor());
-    queuedMs.set(eventId, eventAtMs);
-    await pause(FRESH_EVERY_MS);
-  }
-  const own = (): ToldMessage[] => messages.filter(({ webhookId }) => queuedMs.has(webhookId));
-  await within(20_000, () => own().length >= FRESH);
-  const took = own().map(({ webhookId, arrivedMs }) => arrivedMs - queuedMs.get(webhookId)!);
-  // What never came took for ever.
-  return [...took, ...Array.from({ length: FRESH - took.length }, () => 20_000)];
-}
-
-async function servedAfterMs(world: World): Promise<number[]> {
-  const customer = await world.givenCustomer();
-  const took: number[] = [];
-  for (let at = 0; at < GENERATIONS; at++) {
-    const beganMs = performance.now();
-    await generate(world.gateways[0]!, customer, { lifeMs: 1 });
-    took.push(performance.now() - beganMs);
-  }
-  return took;
-}
 
 /** An account whose endpoint has as many as may wait: its tasks end, what is not queued is counted, and a metric says so. */
 async function atTheBound(stage: Stage, answering: Endpoint): Promise<void> {
@@ -179,20 +234,22 @@ async function atTheBound(stage: Stage, answering: Endpoint): Promise<void> {
   );
 }
 
-/** Nothing that waited for an endpoint is sent once it is deleted. */
-async function deleted(stage: Stage, endpoint: Endpoint): Promise<void> {
-  const { telling, nodes } = stage;
-  await deleteEndpoint(nodes, endpoint, cliActor());
-  const lastMs = Date.now() + 3500;
-  await pause(8000);
-  const late = telling.receiver.messages.filter(
-    (one) => one.endpointId === endpoint.endpointId && one.arrivedMs > lastMs,
-  );
+/** Nothing that waited for endpoints is sent once they are deleted. */
+async function deleted(
+  { nodes, ...stage }: Stage,
+  endpoints: readonly Endpoint[],
+  server: DeadServer,
+): Promise<void> {
+  for (const endpoint of endpoints) await deleteEndpoint(nodes, endpoint, cliActor());
+  await within(20_000, () => server.hanging() === 0);
+  const before = server.taken();
+  await pause(5000);
+  const late = server.taken() - before;
   judge(
-    stage,
-    "what waited for a deleted endpoint is not sent",
-    late.length === 0,
-    `${late.length} were sent`,
+    { nodes, ...stage },
+    "what waited for deleted endpoints is not sent",
+    late === 0,
+    `${late} were sent`,
   );
 }
 
@@ -218,9 +275,3 @@ async function again(stage: Stage): Promise<void> {
 async function usedBytes({ redis }: World): Promise<number> {
   return Number(/used_memory:(\d+)/.exec(await redis.info("memory"))?.[1]);
 }
-
-const sorted = (values: readonly number[]): number[] => values.toSorted((a, b) => a - b);
-const at = (values: readonly number[], share: number): number =>
-  Math.round(sorted(values)[Math.ceil(share * values.length) - 1] ?? Number.NaN);
-const p99 = (values: readonly number[]): number => at(values, 0.99);
-const median = (values: readonly number[]): number => at(values, 0.5);

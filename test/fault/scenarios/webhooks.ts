@@ -1,5 +1,5 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { callBackUntilTaken } from "../callbacks.ts";
+import { callBackAtTheEnd } from "../callbacks.ts";
 import { type Customer, generate, poll } from "../client.ts";
 import { anyGateway } from "../fleet.ts";
 import type { History } from "../history.ts";
@@ -86,7 +86,7 @@ async function runWebhooks(options: RunOptions, size: WebhooksSize): Promise<His
     return { ...history, telling: await telling.facts() };
   } finally {
     await world.stop();
-    telling.receiver.stop();
+    telling.stop();
   }
 }
 
@@ -99,25 +99,6 @@ async function givenTold(world: World, telling: Telling): Promise<Customer[]> {
     customers.push(customer);
   }
   return customers;
-}
-
-/** Most tasks are called back about as they end; the others are found by polls, of customers or the sweeper. */
-function callBackAtTheEnd(world: World) {
-  const underWay = new Set<Promise<void>>();
-  world.upstream.steer({
-    read(event, wish) {
-      if (event.callBackUrl === undefined || event.truth === "no" || world.random.chance(0.3))
-        return undefined;
-      const work = (async () => {
-        await pause(wish.lifeMs + wish.delayMs);
-        if (!(await callBackUntilTaken(world, event)))
-          world.note("not reached", `callback of ${event.requestId}`);
-      })().finally(() => underWay.delete(work));
-      underWay.add(work);
-      return undefined;
-    },
-  });
-  return { idle: async (): Promise<void> => void (await Promise.all(underWay)) };
 }
 
 async function ask(

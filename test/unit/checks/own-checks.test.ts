@@ -16,8 +16,9 @@ const GOOD: OwnFigures = {
   untrustedProxies: 0,
 };
 
+const SERVING = { notReady: null, maintenanceSinceMs: undefined };
 const of = (more: object = {}, gateway: object = {}): Check[] =>
-  figureChecks({ ...GOOD, ...more }, { notReady: null, away: [], hasArchive: true, ...gateway });
+  figureChecks({ ...GOOD, ...more }, { serving: SERVING, away: [], hasArchive: true, ...gateway });
 
 test("a gateway in order has nothing to look at", () => {
   expect(of().map(({ name, status }) => [name, status])).toEqual(
@@ -52,9 +53,34 @@ test("an upstream that was not asked lately has no check of its exchanges", () =
 });
 
 test("a gateway that is not ready says why, and names the primaries that are away", () => {
-  const [ready, redis] = of({}, { notReady: "draining", away: ["10.0.0.7:6379"] });
+  const [ready, redis] = of(
+    {},
+    {
+      serving: { ...SERVING, notReady: "draining" },
+      away: ["10.0.0.7:6379"],
+    },
+  );
   expect(ready).toMatchObject({ status: "fail", message: expect.stringContaining("draining") });
   expect(redis).toMatchObject({ status: "fail", message: expect.stringContaining("10.0.0.7:6379") });
+});
+
+// Guarantee: nobody who looks for the reason of 503s is told that all is well.
+test("maintenance is something to look at, with its beginning and its end", () => {
+  const [ready] = of({}, { serving: { ...SERVING, maintenanceSinceMs: Date.UTC(2026, 10, 30, 14, 3) } });
+  expect(ready).toMatchObject({
+    status: "warn",
+    message: "maintenance since 2026-11-30 14:03:00 UTC: generations and uploads are 503",
+    advice: "`tollgate maintenance off` ends it",
+  });
+});
+
+test.each([
+  [90_000, "90 s"],
+  [900_000, "15 min"],
+  [7_200_000, "2 h"],
+])("%i ms are %s", (ago, text) => {
+  const ledger = { ...GOOD.ledger, checkedAtMs: Date.now() - ago, check_interval_seconds: 86_400 };
+  expect(of({ ledger }).find(({ name }) => name === "ledger")?.message).toContain(`checked ${text} ago`);
 });
 
 test("without an archive there is nothing to mend about it", () => {

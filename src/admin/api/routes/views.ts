@@ -25,11 +25,12 @@ const live = route("GET /live", {
     after_ms: t.optional(Type.Integer({ minimum: 0, description: "Samples later than this, Unix ms." })),
   }),
   answers: { 200: { description: "The gateway and its samples.", schema: Live } },
-  async run({ grantee, query }, { gateway, live, archive }) {
+  async run({ grantee, query }, { gateway, live, archive, maintenanceSinceMs }) {
     requireAllAccounts(grantee);
     const [state, figures, hasArchive] = [gateway(), live.health(), archive !== undefined];
     const away = state.primaries.filter(({ usable }) => !usable).map(({ name }) => name);
-    const checks = figureChecks(figures, { notReady: state.not_ready, away, hasArchive }).map(withRunbook);
+    const serving = { notReady: state.not_ready, maintenanceSinceMs: maintenanceSinceMs() };
+    const checks = figureChecks(figures, { serving, away, hasArchive }).map(withRunbook);
     const health = healthShown(figures, hasArchive);
     return { status: 200, body: { gateway: state, health, checks, ...live.view(query.after_ms ?? 0) } };
   },

@@ -315,7 +315,7 @@ export const forgetSession = () => {
 /** True if an action or a view is to be offered. The gateway checks for itself. @param {Scope} scope */
 export const may = (scope) => known?.me.scopes.includes(scope) ?? false;
 
-/** The same for what is about all accounts. @param {Scope} scope */
+/** True for what is about all accounts, too. @param {Scope} scope */
 export const mayOfAll = (scope) => may(scope) && ownAccounts() === null;
 
 /** Scopes of the token in use: it can make no other with more. */

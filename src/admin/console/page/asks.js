@@ -72,7 +72,7 @@ function expectMore() {
   document.head.append(link);
 }
 
-/** What was asked for while the rest of the page was on its way. @type {Map<unknown, object>} */
+/** Answers that were asked for while the rest of the page was on its way. @type {Map<unknown, object>} */
 export const begun = new Map();
 const begunWith = token.get();
 addEventListener("hashchange", () => begun.clear());
@@ -94,12 +94,12 @@ function ahead(ask) {
   return asked;
 }
 
-/** Whether the gateway is ready; nothing for a token that may not read it. */
+/** Asks if the gateway is ready; nothing for a token that may not read it. */
 export const askState = ahead(() => ({
   live: mayOfAll("usage:read") ? readLive(LATER_THAN_ALL_MS) : undefined,
 }));
 
-/** What each view is shown from, by its name in the address. */
+/** The requests of each view, by its name in the address. */
 export const asks = {
   overview: ahead(() => ({
     // The largest begins first.
@@ -206,7 +206,7 @@ export const transactionsAsked = (query, limit) =>
 /** Days of an account's usage that can be shown. */
 export const SPANS = [7, 30, 90];
 
-/** What the parts of an account's page are shown from, by their names in the address. */
+/** The requests of the parts of an account's page, by their names in the address. */
 export const partAsks = {
   usage: ahead((place) => {
     const [id = ""] = place.args;

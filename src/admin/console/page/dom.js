@@ -80,7 +80,7 @@ export function taskLink(id) {
   return may("tasks:read") ? link(hrefTo(["task", id]), code(id)) : code(id);
 }
 
-/** What a record of the audit is about, unless it is the account. @param {AuditRecord} record */
+/** The subject of a record of the audit, unless it is the account. @param {AuditRecord} record */
 export function targetOf({ action, account_id: account, target, key_label }) {
   if (!target || target === account) return "–";
   if (action.startsWith("key.")) return keyLink(account, target, key_label);
@@ -123,12 +123,16 @@ export function bar(number, most) {
 }
 
 /** @param {string | null | undefined} iso */
-export const moment = (iso) => (iso ? html`<time datetime=${iso}>${momentText(iso)}</time>` : "–");
+export function moment(iso) {
+  if (!iso) return "–";
+  const [day, time] = momentText(iso).split(" ");
+  return html`<time datetime=${iso}><span>${day}</span> <span>${time}</span></time>`;
+}
 
 /** @param {Content[]} list of `tile` */
 export const tiles = (...list) => html`<dl class="tiles">${list}</dl>`;
 
-/** @param {string} label @param {Content} value @param {string | string[]} [below] @param {boolean} [alarm] */
+/** @param {string} label @param {Content} value @param {Content} [below] a line, or several @param {boolean} [alarm] */
 export const tile = (label, value, below = [], alarm = false) =>
   html`<div class=${alarm ? "tile alarm" : "tile"}>
     <dt>${label}</dt>
@@ -136,9 +140,9 @@ export const tile = (label, value, below = [], alarm = false) =>
     ${[below].flat().map((line) => html`<dd class="unit">${line}</dd>`)}
   </div>`;
 
-/** @param {string} text a number that may have many digits: it is cut after a comma, if at all */
+/** @param {string} text a number that may have many digits: it is cut after a comma, if at all; or a word */
 const figure = (text) =>
-  html`<dd class=${text.length > 9 ? "long" : undefined}>${text.split(/(?<=,)/).map((part) => [html`<wbr />`, part])}</dd>`;
+  html`<dd class=${text.length > 9 || /[a-z]{8}/.test(text) ? "long" : undefined}>${text.split(/(?<=,)/).map((part, at) => [at > 0 && html`<wbr />`, part])}</dd>`;
 
 /** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>

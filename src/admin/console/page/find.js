@@ -31,7 +31,8 @@ function close() {
 async function look() {
   const mine = ++typed;
   const q = field().value.trim();
-  if (q.length < LETTERS_MIN || isSecret(q)) return render(null, byId("found"));
+  if (isSecret(q)) return tellOfSecret(q);
+  if (q.length < LETTERS_MIN) return render(null, byId("found"));
   const found = await search(q).catch(() => undefined);
   if (mine !== typed || !found) return;
   const { data, complete } = found;
@@ -43,6 +44,15 @@ async function look() {
     byId("found"),
   );
 }
+
+/** It is asked for only once somebody wants it, and in no address. @param {string} q */
+const tellOfSecret = (q) =>
+  render(
+    q.startsWith("sk_") && may("keys:read")
+      ? html`<ul><li class="found-none">A key: Enter leads to its page, where it can be replaced at once.</li></ul>`
+      : null,
+    byId("found"),
+  );
 
 /** @param {Found} one */
 const foundLine = (one) =>

@@ -33,7 +33,9 @@ export function showGateway({ gateway, checks }) {
   ];
   const ready = but.length > 0 ? `Ready, but ${but.join("; ")}` : "Ready";
   const where = `${host}, process ${pid}, up ${age(uptime_seconds)}`;
-  const text = `${not_ready ? `Not ready: ${not_ready}` : ready} · ${where}`;
+  const isRefusing = !not_ready && checks.some(({ name, status }) => name === "ready" && status === "warn");
+  if (isRefusing) state.className = "state bad";
+  const text = `${not_ready ? `Not ready: ${not_ready}` : isRefusing ? "In maintenance" : ready} · ${where}`;
   if (state.textContent !== text) state.textContent = text;
 }
 

@@ -83,6 +83,8 @@ let leaving = new AbortController();
 
 async function show({ focus = true } = {}) {
   const mine = ++turn;
+  // Whoever goes through the choices of a filter by keyboard stays there.
+  const held = document.activeElement instanceof HTMLSelectElement ? document.activeElement.id : "";
   box.setAttribute("aria-busy", "true");
   // Until the next view is drawn its predecessor is in sight, whose buttons would act on something else.
   box.inert = true;
@@ -116,7 +118,8 @@ async function show({ focus = true } = {}) {
     render([heading(title, () => void show()), failureNote(error)], box);
   }
   settle(here());
-  if (focus) document.getElementById("view-title")?.focus();
+  for (const nav of document.querySelectorAll("nav")) centreCurrent(nav);
+  if (focus) (document.getElementById(held) ?? document.getElementById("view-title"))?.focus();
 }
 
 /** The view that the address names; the first that the token may see where it names none. */
@@ -128,6 +131,13 @@ function shown() {
   if (named === undefined) history.replaceState(null, "", hrefTo([first ?? "overview"]));
   const place = here();
   return { place, name: place.view, view: /** @type {View} */ (VIEWS[place.view]) };
+}
+
+/** Where the links scroll sideways, the one in sight is in sight. @param {HTMLElement} nav */
+function centreCurrent(nav) {
+  const link = nav.querySelector("[aria-current]");
+  if (!(link instanceof HTMLElement)) return;
+  nav.scrollLeft = link.offsetLeft - nav.offsetLeft - (nav.clientWidth - link.offsetWidth) / 2;
 }
 
 /** @param {Place} place */

@@ -34,6 +34,16 @@ const creditsText = (credits) => `${count(Math.abs(Number(credits)))} credits`;
 const whyText = ({ reason, reference }) =>
   [reason && `: ${reason}`, reference && ` (reference ${reference})`].filter(Boolean).join("");
 
+/** Names the package of a sale, and what was paid. @param {{ package?: unknown, amount_paid?: unknown, currency?: unknown }} sale */
+export const saleText = ({ package: name, amount_paid: paid, currency }) =>
+  [name, paid && `${paid} ${currency}`].filter(Boolean).join(", ");
+
+/** A record has the sale as JSON. @param {Values} values */
+const saleOf = ({ details }) => {
+  const sale = saleText(typeof details === "string" ? JSON.parse(details) : {});
+  return sale && `, ${sale}`;
+};
+
 /** @param {unknown} kind of a grant */
 const asKind = (kind = "purchase") => (kind === "goodwill" ? "as goodwill" : `as a ${kind}`);
 
@@ -44,7 +54,8 @@ const SENTENCES = {
     status === "suspended"
       ? `suspended the account${changedFields(record).length > 1 ? `; ${changesText(record)}` : ""}`
       : `changed the account: ${changesText(record)}`,
-  "credits.grant": (after) => `granted ${creditsText(after.amount)} ${asKind(after.kind)}${whyText(after)}`,
+  "credits.grant": (after) =>
+    `granted ${creditsText(after.amount)} ${asKind(after.kind)}${saleOf(after)}${whyText(after)}`,
   "credits.adjust": (after) =>
     `${Number(after.amount) < 0 ? "took away" : "added"} ${creditsText(after.amount)}${whyText(after)}`,
   "credits.reverse": (after) =>
@@ -109,7 +120,9 @@ export function entrySentence(entry) {
       return `${who} ${amount < 0 ? "took away" : "added"} ${credits}${note}`;
     case "reversal":
       return `${who} took back ${credits} of the grant ${of ?? ""}${note}`;
-    default:
-      return `${who} granted ${credits} ${asKind(kind)}${note}`;
+    default: {
+      const sale = saleText(entry);
+      return `${who} granted ${credits} ${asKind(kind)}${sale && `, ${sale}`}${note}`;
+    }
   }
 }

@@ -142,7 +142,7 @@ export function paging({ next_cursor: next }, order, isSorted = false) {
  * @typedef {object} Filter
  * @property {string} name in the address
  * @property {string} label
- * @property {"search" | "date" | "month"} [type] days and months are UTC, as 2026-11-30
+ * @property {"search" | "date" | "month" | "moment"} [type] all are UTC: days as 2026-11-30, moments with a time
  * @property {string} [placeholder]
  * @property {string} [usual] its value where the address has none
  * @property {boolean} [needed] without a value there is nothing to show
@@ -177,7 +177,7 @@ export const ACCOUNT_COLUMN = {
   of: (row) => row.account_id,
 };
 
-/** Where rows are cards, three filters would fill the window, and are folded away, unless one of them is needed. */
+/** Where rows are cards, more than three filters would fill the window, and are folded away, unless one of them is needed. */
 const NARROW = matchMedia("(max-width: 640px)");
 
 /**
@@ -189,7 +189,7 @@ const NARROW = matchMedia("(max-width: 640px)");
  */
 export async function filtered(filters, read, more) {
   const { query } = here();
-  const isLong = filters.length > 2;
+  const isLong = filters.length > 3;
   let isFolded = NARROW.matches && !filters.some(({ name, needed }) => needed && !query.get(name));
   const content = await read().catch((error) => {
     isFolded = false;
@@ -226,13 +226,14 @@ const TYPES = {
     title: "a UTC month, such as 2026-11",
     pattern: "\\d{4}-\\d\\d",
   },
+  moment: { placeholder: "2026-11-30 14:03", title: "a time in UTC, such as 2026-11-30 14:03 or 14:03:59" },
 };
 
 /** @param {Filter} filter @param {string} value */
 function filterField({ name, label, type = "search", placeholder, options }, value) {
   const id = `filter-${name}`;
   const control = options
-    ? html`<select id=${id} name=${name}>${optionList(options, value)}</select>`
+    ? html`<select id=${id} name=${name} onChange=${applyChoice}>${optionList(options, value)}</select>`
     : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${{ placeholder, ...TYPES[type] }} />`;
   return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
 }
@@ -240,6 +241,9 @@ function filterField({ name, label, type = "search", placeholder, options }, val
 /** @param {readonly (readonly [value: string, label: string])[]} options @param {string | undefined} value */
 export const optionList = (options, value) =>
   options.map(([of, label]) => html`<option value=${of} defaultSelected=${of === value}>${label}</option>`);
+
+/** A choice applies at once; what was typed beside it goes with it. @param {{ currentTarget: HTMLSelectElement }} event */
+const applyChoice = ({ currentTarget }) => currentTarget.form?.requestSubmit();
 
 /** @param {SubmitEvent & { currentTarget: HTMLFormElement }} event */
 function showFiltered(event) {

@@ -66,6 +66,10 @@ const thresholdsProblem = (text) =>
     ? undefined
     : "must be whole numbers above 0, with commas";
 
+/** @param {string} text */
+const multiplierOrEmpty = (text) =>
+  /^(\d{1,2}(\.\d{1,2})?)?$/.test(text) ? undefined : "must be a number such as 0.8, or empty";
+
 /** @param {Account} account @param {string | null} etag */
 export const askEdit = (account, etag) =>
   ask({
@@ -82,6 +86,13 @@ export const askEdit = (account, etag) =>
         check: thresholdsProblem,
       },
       {
+        name: "price_multiplier",
+        label: "Price multiplier",
+        hint: "What its requests cost, times the list price: 0.01 to 10, such as 0.8. Empty: the list price.",
+        value: account.price_multiplier === 1 ? "" : String(account.price_multiplier),
+        check: multiplierOrEmpty,
+      },
+      {
         name: "metadata",
         label: "Metadata",
         type: "lines",
@@ -94,7 +105,9 @@ export const askEdit = (account, etag) =>
     run(values) {
       const metadata = values.metadata ? JSON.parse(values.metadata) : null;
       const alerts = { credits_below: thresholdsOf(values.credits_below) };
-      const changes = { label: textOrNull(values.label), limits: limitsOf(values), alerts, metadata };
+      const price_multiplier = values.price_multiplier ? Number(values.price_multiplier) : null;
+      const label = textOrNull(values.label);
+      const changes = { label, limits: limitsOf(values), alerts, price_multiplier, metadata };
       return patchAccount(account.account_id, changes, etag);
     },
     said: `Account ${account.account_id} is changed.`,
@@ -139,6 +152,9 @@ const ofBooking = referenceField(
   "What it is for, such as an invoice or a ticket. The same reference counts once, however often it is sent.",
 );
 
+/** @param {Package} one */
+const priceOf = ({ price, currency }) => (price === null ? "" : `${price} ${currency}`);
+
 /** The account is read anew: the balance of when the page was read may have been spent. @param {string} id */
 export async function askGrant(id) {
   const [{ value: account }, packages] = await Promise.all([
@@ -160,7 +176,11 @@ export async function askGrant(id) {
         options: [
           ["", "None: the credits below"],
           ...packages.map(
-            (one) => /** @type {const} */ ([one.package, `${one.package}, ${count(one.credits)} credits`]),
+            (one) =>
+              /** @type {const} */ ([
+                one.package,
+                [one.package, `${count(one.credits)} credits`, priceOf(one)].filter(Boolean).join(", "),
+              ]),
           ),
         ],
       },

@@ -18,7 +18,7 @@ import {
 import { credits, reasonField, referenceField } from "../fields.js";
 import { count, endpointName, momentText, signed, wordsOf } from "../format.js";
 import { here, hrefTo } from "../location.js";
-import { subjectOf } from "../sentences.js";
+import { personOf, saleText, subjectOf } from "../sentences.js";
 import { choiceOf, DAYS, downloadCsv, filtered, pagedTable } from "../table.js";
 
 const CSV_PER_PAGE = 100;
@@ -66,7 +66,7 @@ function transactionsPage(id, page, again) {
       { title: "Balance after", numeric: true, of: (one) => one.balance_after, as: count },
       { title: "Reason", wrap: true, cell: (one) => reasonOf(id, one) },
       { title: "Task", wrap: true, cell: (one) => taskLink(one.task_id) },
-      { title: "By", wrap: true, of: (one) => one.by },
+      { title: "By", wrap: true, of: (one) => one.by && personOf(one.by) },
       { title: "Undo", cell: undo },
     ],
     page,
@@ -80,9 +80,12 @@ function kindAndNet({ kind, type, amount, reversed }) {
   return [kind ?? type, net && html`<div class="hint">${net}</div>`];
 }
 
-/** @param {string} account @param {Transaction} transaction */
-function reasonOf(account, { endpoint, reason, reference, of }) {
-  const parts = [endpoint ? endpointName(endpoint) : "", reason, reference ? `reference ${reference}` : ""];
+/** @param {string} account @param {Transaction} entry */
+function reasonOf(account, entry) {
+  const { endpoint, reason, reference, of } = entry;
+  // The word of a refund that nobody ordered.
+  const why = reason === "refund" ? "the task failed" : reason;
+  const parts = [endpointName(endpoint), saleText(entry), why, reference && `reference ${reference}`];
   const text = parts.filter(Boolean).join(", ") || "–";
   if (!of) return text;
   const grant = link(hrefTo(["account", account, "transactions"], { reference: of }), of);
@@ -195,7 +198,7 @@ function refusalsPage(id, page) {
     Boolean(uncounted) &&
       hint(`${count(uncounted)} refusals of this and other accounts had no room in these counts.`),
     hint(
-      "Gateways add their refusals every 5 s. The log's line of a refusal has the limit and what was used of it.",
+      "Gateways add their refusals every 5 s. The page of a key has each of the last day, with the limit, what was used of it, and the wait.",
     ),
   ];
 }

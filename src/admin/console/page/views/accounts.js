@@ -77,13 +77,14 @@ const accountsPage = (order, page) => [
 ];
 
 const SPENDERS = "Of the 1,000 accounts that spent most in seven days";
+const NO_SPENDERS = "Accounts that spent nothing are left out.";
 const ORDERS = {
   "": "All figures are credits. Days left are those that the balance lasts at the pace of seven days.",
   balance: "Smallest balance first, what is held included.",
   "-balance": "Largest balance first, what is held included.",
-  "-spent_today": "Those that spent most today first.",
-  "-spent_7d": `${SPENDERS}, the most first.`,
-  days_left: `${SPENDERS}, those that run out first.`,
+  "-spent_today": `Those that spent most today first. ${NO_SPENDERS}`,
+  "-spent_7d": `${SPENDERS}, the most first. ${NO_SPENDERS}`,
+  days_left: `${SPENDERS}, those that run out first. ${NO_SPENDERS}`,
 };
 
 /** @param {string} caption @param {ListedAccount[]} accounts @param {string} empty */
@@ -202,13 +203,14 @@ function accountActions(account, etag, again) {
 }
 
 /** @param {Account} account */
-function detailsOf({ account_id, created_at, metadata }) {
+function detailsOf({ account_id, created_at, metadata, price_multiplier: times }) {
   const lines = Object.entries(metadata ?? {}).map(
     ([name, value]) =>
       html`<div>${name}: ${typeof value === "string" ? value : JSON.stringify(value, undefined, 1)}</div>`,
   );
   return factList([
     ["Created", created_at && moment(created_at)],
+    ["Prices", times !== 1 && `${times} × the list price, rounded up to whole credits`],
     ["Metadata", lines.length > 0 ? lines : undefined],
     ["Audit", may("audit:read") ? link(hrefTo(["audit"], { account_id }), "what operators did to it") : ""],
   ]);
@@ -219,12 +221,15 @@ const partLinks = (id, current) =>
   html`<nav class="parts" aria-label="Parts of the account">${choices(
     Object.entries(PARTS)
       .filter(([name]) => may(PART_SCOPES[/** @type {keyof typeof PARTS} */ (name)]))
-      .map(([name, { title: text }]) => ({
+      .map(([name, { title }]) => ({
         href: hrefTo(name === firstPart() ? ["account", id] : ["account", id, name]),
-        text,
+        text: name === "usage" ? usageTitle() : title,
         current: name === current,
       })),
   )}</nav>`;
+
+/** Names the parts that the token may read. */
+const usageTitle = () => (may("keys:read") ? (may("usage:read") ? "Usage and keys" : "Keys") : "Usage");
 
 /** @param {string} _ @param {Context} context @param {Reading} reading @returns {Promise<Content>} */
 async function showAccountUsage(_, { place, again }, reading) {

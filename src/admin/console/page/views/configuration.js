@@ -1,5 +1,5 @@
 import { asks } from "../asks.js";
-import { badge, code, heading, hint, html, note } from "../dom.js";
+import { badge, code, heading, hint, html, moment, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { table } from "../table.js";
@@ -28,6 +28,7 @@ export async function showConfiguration({ place, again }) {
       "There are none.",
       "prices-by",
     ),
+    priceLists(configuration, prices.data),
     table(
       "Packages",
       [
@@ -83,8 +84,36 @@ function missingTiers({ missing }) {
   ];
 }
 
+/** Which list is in force, and what the later ones change. @param {Configuration} configuration @param {Price[]} prices in force */
+function priceLists({ config }, prices) {
+  const lists = Object.entries(/** @type {{ prices: Record<string, unknown> }} */ (config).prices).flatMap(
+    ([name, list]) => {
+      const [, file, from] = /^(.+) from (\S+)$/.exec(name) ?? [];
+      return file && from
+        ? [{ file, from, list: /** @type {Record<string, number | object>} */ (list) }]
+        : [];
+    },
+  );
+  const now = new Date().toISOString();
+  const current = lists.findLast(({ from }) => from <= now);
+  const next = lists.filter(({ from }) => from > now);
+  if (!current) return undefined;
+  const changes = (/** @type {Record<string, number | object>} */ list) =>
+    prices
+      .filter(({ endpoint, price }) => JSON.stringify(list[endpoint]) !== JSON.stringify(price))
+      .map(({ endpoint }) => html`<div>${endpointName(endpoint)}: ${priceText(list[endpoint] ?? 0)}</div>`);
+  return [
+    hint([
+      `In force is ${current.file}`,
+      Date.parse(current.from) > 0 && [", since ", moment(current.from)],
+      next.length === 0 ? ". No other one follows." : ".",
+    ]),
+    next.map(({ file, from, list }) => note([`${file} begins at `, moment(from), changes(list)])),
+  ];
+}
+
 /** The parameters that a price depends on, with their units. @type {Record<string, (value: string) => string>} */
-const UNITS = { duration: (value) => `${value} s`, n_frames: (value) => `${value} frames` };
+const UNITS = { duration: (value) => `${value} s`, n_frames: (value) => `${value} s in all` };
 
 /** @param {number | object} price credits, or credits by what is asked for, as the price file has it */
 function priceText(price) {

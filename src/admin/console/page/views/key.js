@@ -59,6 +59,10 @@ export async function showKey({ place, again }) {
       ["Revoked", key.revoked_at && moment(key.revoked_at)],
     ]),
     usage && usageTable(usage),
+    key.revoked_at &&
+      hint(
+        "A gateway that knew the key records the first attempt with it after its end below; further ones are refused as unknown keys are.",
+      ),
     !isOfRequest && refusals,
   ];
 }
@@ -189,12 +193,17 @@ function refusedTable({ data }) {
   ];
 }
 
+/** The unit of a limit, by the refusal. @type {Record<string, string>} */
+const UNIT_OF = {
+  insufficient_credits: "credits",
+  ...Object.fromEntries([...TIER_LIMITS, ...CAPS].map(({ refusal, short }) => [refusal, short])),
+};
 const OUTCOMES = [...[...TIER_LIMITS, ...CAPS].map(({ refusal }) => refusal), "insufficient_credits"];
 
 const KEY_REFUSAL_FILTERS = [
   { name: "outcome", label: "Limit", options: choiceOf("all", OUTCOMES) },
-  { name: "from", label: "From (UTC)" },
-  { name: "to", label: "to" },
+  { name: "from", label: "From (UTC)", type: /** @type {const} */ ("moment") },
+  { name: "to", label: "to", type: /** @type {const} */ ("moment") },
   { name: "request_id", label: "Request" },
 ];
 
@@ -217,14 +226,13 @@ async function refusalsOfKey(page) {
   return [
     html`<h3 class="section">Refusals</h3>`,
     list,
-    hint(
-      "The last 1,000 of the last day, some seconds behind. The wait is what Retry-After said. A time is as in the rows, or to the minute: 2026-11-30 14:03.",
-    ),
+    hint("The last 1,000 of the last day, some seconds behind. The wait is what Retry-After said."),
   ];
 }
 
 /** @param {KeyRefusal} refusal */
-const usedOfLimit = ({ used, limit }) => (limit === null ? "–" : `${count(used)} of ${count(limit)}`);
+const usedOfLimit = ({ outcome, used, limit }) =>
+  limit === null ? "–" : `${count(used)} of ${count(limit)} ${UNIT_OF[outcome] ?? ""}`;
 
 /** @param {number | null} seconds */
 const waitText = (seconds) => (seconds === null ? "–" : age(seconds));

@@ -14,7 +14,7 @@ import {
   tiles,
   unreadNote,
 } from "../dom.js";
-import { age, count, momentText, rate, shortCount, signed, took, wholeCount } from "../format.js";
+import { age, count, rate, shortCount, signed, took, wholeCount } from "../format.js";
 import { Checks, healthStrip, showGateway, showTrouble, unanswered } from "../health.js";
 import { here, noteHere } from "../location.js";
 import { Plot } from "../plots.js";
@@ -86,7 +86,7 @@ function moneyTiles({ money: { today, month, unread }, ledger, settlements_waiti
   ) =>
     /** @type {[string, string[]]} */ ([count(today[name]), ["today", `${count(month[name])} this month`]]);
   const word = ledger.right ? "balanced" : `${count(ledger.violations)} wrong`;
-  const checked = ledger.checked_at ? `checked ${momentText(ledger.checked_at)}` : "not checked yet";
+  const checked = ledger.checked_at ? html`checked ${moment(ledger.checked_at)}` : "not checked yet";
   return [
     unreadNote({ unread }),
     tiles(
@@ -111,13 +111,13 @@ function gatewaysTable(gateways) {
     "All gateways",
     [
       { title: "Gateway", header: true, of: (one) => one.gateway_id, as: code },
-      { title: "Host", cell: (one) => `${one.host}, process ${one.pid}`, of: (one) => one.host },
+      { title: "Host", wrap: true, cell: (one) => `${one.host}, process ${one.pid}`, of: (one) => one.host },
       { title: "State", of: (one) => one.ready, as: (ready) => badge(ready ? "ready" : "not ready") },
       { title: "Requests/s", numeric: true, of: (one) => one.requests_per_second, as: rate },
       { title: "Refused/s", numeric: true, of: (one) => one.refused_per_second, as: rate },
       { title: "Failed/s", numeric: true, of: (one) => one.failed_per_second, as: rate },
       { title: "In flight", numeric: true, of: (one) => one.in_flight, as: count },
-      { title: "Settlements waiting", numeric: true, of: (one) => one.settlements_waiting, as: count },
+      { title: "Waiting", numeric: true, of: (one) => one.settlements_waiting, as: count },
       { title: "Up", cell: upTime, of: (one) => one.started_at },
       {
         title: "Settings",

@@ -65,6 +65,9 @@ const KINDS = /** @type {const} */ ([
   ["goodwill", "Goodwill"],
 ]);
 
+/** @param {string} name */
+const packageName = (name) => (name === "*" ? "further packages" : name === "none" ? "no package" : name);
+
 /** @param {string} month @param {Sales} sales @param {TotalStatement} total */
 function salesPart(month, sales, total) {
   const { data, since, amounts_paid } = sales;
@@ -82,7 +85,7 @@ function salesPart(month, sales, total) {
       `Sold and given in ${month} (UTC)`,
       [
         { title: "Kind", header: true, of: (one) => one.kind },
-        { title: "Package", wrap: true, of: (one) => one.package ?? "credits by number" },
+        { title: "Package", wrap: true, of: (one) => one.package ?? "none", as: packageName },
         { title: "Grants", numeric: true, of: (one) => one.grants, as: count },
         { title: "Credits", numeric: true, of: (one) => one.credits, as: count },
         {
@@ -100,15 +103,16 @@ function salesPart(month, sales, total) {
   ];
 }
 
+/** By which the lines add up to the last one. */
 const TOTAL_LINES = /** @type {const} */ ([
   ["opening", "At the beginning"],
   ["purchases", "Purchased"],
   ["trials", "Trials"],
   ["goodwill", "Goodwill"],
-  ["charges", "Charged"],
+  ["charges", "Charged", -1],
   ["refunds", "Refunded"],
   ["adjustments", "Adjusted"],
-  ["reversals", "Reversed"],
+  ["reversals", "Reversed", -1],
   ["closing", "At the end, owed to customers"],
 ]);
 
@@ -120,7 +124,12 @@ const totalPart = (month, total) => [
     `Credits of all accounts in ${month} (UTC)`,
     [
       { title: "What", header: true, of: ([, name]) => name },
-      { title: "Credits", numeric: true, of: ([field]) => total[field], as: count },
+      {
+        title: "Credits",
+        numeric: true,
+        of: ([field, , times = 1]) => total[field] && times * total[field],
+        as: count,
+      },
     ],
     [...TOTAL_LINES],
     "None.",

@@ -31,7 +31,7 @@ export async function showTokens({ place, again }) {
         { title: "Label", header: true, wrap: true, of: (one) => one.label },
         { title: "Token", of: (one) => one.token_id, as: code },
         { title: "Scopes", wrap: true, cell: (one) => one.scopes.join(", ") },
-        { title: "Made with", cell: (one) => one.parent ?? "" },
+        { title: "Made with", cell: (one) => one.parent ?? "–" },
         { title: "Accounts", wrap: true, cell: (one) => one.accounts?.join(", ") ?? "all" },
         { title: "Created", of: (one) => one.created_at, as: moment },
         { title: "Expires", cell: (one) => (one.expires_at ? moment(one.expires_at) : "never") },
