@@ -13,8 +13,9 @@ const REFUSED_PAUSE_MS = 50;
 const PACE_EVERY_MS = 1;
 /** What was not sent in time is not sent later, beyond this: a server that stood still for a moment is not flooded. */
 const BEHIND_MS = 100;
-/** In this share of the time one connection after the other is opened, while the server compiles. */
+/** In this share of the time the connections are opened, and a few requests compile the server. */
 const RAMP_SHARE = 0.25;
+const RAMP_RATE_SHARE = 0.1;
 
 interface TurnsOptions {
   url: string;
@@ -52,7 +53,7 @@ export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<nu
     sent: 0,
     waiting: [],
     answered,
-    ...paceOf(perSecond),
+    ...paceOf(perSecond, fromMs),
   };
   const pacing = setInterval(() => {
     while (turns.waiting.length > 0 && turns.mayTake()) turns.waiting.shift()!();
@@ -70,13 +71,14 @@ export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<nu
   return seconds;
 }
 
-/** Takes one of so many a second, if there is one. */
-function paceOf(perSecond: number): { mayTake(): boolean } {
+/** Takes one of so many a second, if there is one; of fewer before `fullFromMs`. */
+function paceOf(fullPerSecond: number, fullFromMs: number): { mayTake(): boolean } {
   let left = 0;
   let atMs = performance.now();
   return {
     mayTake() {
       const nowMs = performance.now();
+      const perSecond = nowMs < fullFromMs ? RAMP_RATE_SHARE * fullPerSecond : fullPerSecond;
       left = Math.min(left + ((nowMs - atMs) / SECOND_MS) * perSecond, (BEHIND_MS / SECOND_MS) * perSecond);
       atMs = nowMs;
       if (left < 1) return false;

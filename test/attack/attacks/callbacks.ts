@@ -30,7 +30,7 @@ const callback = (token: string, bytes = BODY.length): string =>
 const guess = (nth: number): string => `0.req_guessed_${nth}.${String(nth).padStart(32, "A")}`;
 /** The gateway slows down an address that pipelines: many guesses a second need connections that send one at a time. */
 const GUESSES = {
-  connections: 400,
+  connections: 200,
   from: ADDRESSES,
   request: (nth: number): string => callback(guess(nth), 0),
 };
