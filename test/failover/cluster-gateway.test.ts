@@ -80,6 +80,16 @@ async function partitionsWithout(status: number): Promise<number[]> {
   return [...replies.keys()].filter((partition) => replies[partition]!.status !== status);
 }
 
+/** Polls a new task of each of these keys. @returns the statuses of the polls */
+async function pollNewTasks(chosen: typeof keys): Promise<number[]> {
+  const polls = chosen.map(async (key) => {
+    const { body } = await generate(gateway, key);
+    served[partitionOf(key.accountId, PARTITIONS)]! += 1;
+    return (await gateway.request("GET", `/api/v1/tasks/${body.data.task_id}`, { key: key.key })).status;
+  });
+  return await Promise.all(polls);
+}
+
 const allServed = (): Promise<void> =>
   until(
     async () => (await partitionsWithout(200)).length === 0,
@@ -155,6 +165,8 @@ test("while a primary is away only its accounts get 503, until another node has 
     await until(async () => (await partitionsWithout(200)).every(isOfOld), "only its accounts to be away");
     expect(await partitionsWithout(503)).toEqual([...keys.keys()].filter((partition) => !isOfOld(partition)));
     expect(await readyz(gateway)).toBe(200);
+    const statuses = await pollNewTasks(keys.filter((_, partition) => !isOfOld(partition)));
+    expect(new Set(statuses), "of tasks whose claim waits, and of others").toEqual(new Set([200, 503]));
   });
   await allServed();
   // Also those whose claim was with the primary that was away.
