@@ -99,12 +99,29 @@ const LINK = /^(?:import|export) (?:\{[^}]*\}|htm)(?: from "(\..+)")?;\n/gm;
 /** Comments over declarations and fields, lines of comments, and indentation, which only readers of the source need. */
 const FOR_READERS = /^ *\/\*\*(?:(?!\*\/)[\s\S])*\*\/\n|^ *\/\/.*\n|^ +/gm;
 
+interface Scripts {
+  first: string;
+  rest: string;
+  more: string;
+}
+
+let together: Promise<Scripts> | undefined;
+
+/** Put together at the first use: the page and the address of its later script need them at each load. */
+function scripts(): Promise<Scripts> {
+  together ??= putTogether().catch((error: unknown) => {
+    together = undefined;
+    throw error;
+  });
+  return together;
+}
+
 /**
  * All modules as three scripts, each module behind those that it imports. The first two are in the page: one runs as soon as
  * it has come, and asks the gateway while the rest is on its way. They share the scope of the page, which a module that
  * comes later sees, so no name may occur twice.
  */
-async function scripts(): Promise<{ first: string; rest: string; more: string }> {
+async function putTogether(): Promise<Scripts> {
   const seen = new Set<string>();
   async function from(file: string): Promise<string> {
     if (seen.has(file)) return "";

@@ -19,7 +19,7 @@ const LOOKED_AT_MAX = 6400;
 const LOOKED_AT_OF_LIST = 50;
 /** So that no call blocks Redis for long. */
 const AT_A_TIME = 50;
-/** Places over a longer list that are looked at. */
+/** A longer list is looked at in so many places at least. */
 const PLACES = 5;
 
 interface OpenRequests {
