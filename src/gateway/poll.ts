@@ -62,8 +62,8 @@ export class TaskPolls {
     }
     if (!task) {
       if (await isUnmetered(context, taskId)) return this.#pollUnmetered(context, taskId);
-      const { mayBeBoundSoon } = gateway.store;
-      if (await storeStep(context, "EXISTS", mayBeBoundSoon(key.partition, taskId))) throw mayBeOfTheOutage();
+      const mayBeBound = gateway.store.mayBeBoundSoon(key.partition, taskId);
+      if (mayBeBound && (await storeStep(context, "EXISTS", mayBeBound))) throw mayBeOfTheOutage();
       return answer(context, refuse("task_not_found"));
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.

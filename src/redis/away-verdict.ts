@@ -52,11 +52,12 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
         else if (ageMs > VERDICT_MS) void judge();
         return latest?.verdict === "away" ? round : undefined;
       },
-      /** True if the breaker has closed so lately that other gateways may still hold settlements of the outage. */
+      /** True if an outage has ended so lately that other gateways may still hold settlements of the outage. */
       isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
     },
-    over(): void {
-      overAtMs = performance.now();
+    /** @param wasAway false at a start that found the store usable: a new gateway takes no unknown task for one of an outage */
+    over(wasAway: boolean): void {
+      if (wasAway) overAtMs = performance.now();
       round++;
       latest = undefined;
       judging = undefined;

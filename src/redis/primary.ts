@@ -84,10 +84,13 @@ export function createPrimary(options: PrimaryOptions) {
       check,
       beforeUse: () => store.beforeUse(primary),
     }),
-    changed(open) {
+    opened() {
       store.changed();
-      if (open) return rejectWaiting();
-      outage.over();
+      rejectWaiting();
+    },
+    closed(wasAway) {
+      store.changed();
+      outage.over(wasAway);
       useAgain(primary, store);
     },
   });
@@ -272,7 +275,9 @@ interface BreakerOptions {
   /** Throws while the store is unusable. */
   probe(): Promise<void>;
   reconnect(): void;
-  changed(open: boolean): void;
+  opened(): void;
+  /** @param wasAway false if the first probe of this process succeeded at once */
+  closed(wasAway: boolean): void;
   /** Says in the log why a probe has failed. */
   words(error: unknown): string;
   log: Logger;
@@ -295,10 +300,10 @@ class Breaker {
 
   /** A call failed in a way that says the store may be away: opens, and probes in the background. */
   trip(why: string): void {
-    const { changed, log } = this.#options;
+    const { opened, log } = this.#options;
     if (this.isOpen || this.#isStopped) return;
     this.isOpen = true;
-    changed(true);
+    opened();
     if (why === STARTING) log.debug("connecting to the store");
     else log.warn({ why }, "the store does not answer as it should; requests no longer wait for it");
     void this.#attempt(0);
@@ -321,7 +326,7 @@ class Breaker {
   }
 
   async #attempt(failures: number): Promise<void> {
-    const { probe, changed, log } = this.#options;
+    const { probe, closed, log } = this.#options;
     try {
       await probe();
     } catch (error) {
@@ -329,10 +334,11 @@ class Breaker {
       return;
     }
     if (this.#isStopped) return;
+    const wasAway = this.wasUsable || failures > 0;
     this.isOpen = false;
     this.wasUsable = true;
     this.#logged.clear();
-    changed(false);
+    closed(wasAway);
     log.info("the store is usable");
     this.#resolveWaiting();
   }

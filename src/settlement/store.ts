@@ -64,13 +64,15 @@ export function createStore(connection: Connection) {
     isTaskBound: taskIds.isBound,
     /**
      * True if a task that is not known may have been accepted in an outage that has just ended, of its account's primary or, on a
-     * cluster, where a claim comes before its BIND, of that of its claim. @throws GatewayError `store_unavailable` while that is away
+     * cluster, where a claim comes before its BIND, of that of its claim. Undefined if nothing has to be asked: it may not.
+     * @throws GatewayError `store_unavailable` while that is away
      */
-    async mayBeBoundSoon(partition: number, taskId: string): Promise<boolean> {
+    mayBeBoundSoon(partition: number, taskId: string): Promise<boolean> | undefined {
       const isJustBack = connection.of(partition).isJustBack();
-      if (!connection.known.facts?.cluster) return isJustBack && !(await taskIds.isBound(taskId));
-      await taskIds.isBound(taskId);
-      return isJustBack || connection.ofName(claimName(taskId)).isJustBack();
+      const bound = (): Promise<boolean> => taskIds.isBound(taskId);
+      if (connection.known.facts?.cluster)
+        return bound().then(() => isJustBack || connection.ofName(claimName(taskId)).isJustBack());
+      return isJustBack ? bound().then((isBound) => !isBound) : undefined;
     },
 
     observe: createObserve(connection),

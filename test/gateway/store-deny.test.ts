@@ -181,6 +181,9 @@ test("a gateway that starts before its store is not ready, denies, and serves on
     expectStoreAway(await generate(early.gateway, key));
     await redis.startAgain();
     await ready(early.gateway);
+    // Others may have bound nothing yet of what they kept meanwhile.
+    const poll = early.gateway.request("GET", "/api/v1/tasks/task_that_nobody_made", { key: key.key });
+    expectStatus(await poll, 503);
     expectStatus(await generate(early.gateway, key), 200);
   } finally {
     await early.stop();
