@@ -575,6 +575,35 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await expect.poll(() => filter().inputValue()).toBe(accountId);
   });
 
+  test("Back closes a question, but not one whose answer is on its way, nor a secret that is shown once", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn("accounts");
+    const opened = () => page.locator("#dialog[open]").count();
+    const held = Promise.withResolvers<void>();
+    await page.route(/\/manage\/v1\/accounts\/[^/]*\/keys$/, async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    await operator.open(`account/${accountId}`);
+    await press("Create key …");
+    await page.goBack();
+    await expect.poll(opened).toBe(0);
+    await operator.open(`account/${accountId}`);
+    await press("Create key …");
+    await press("Create it");
+    await page.goBack();
+    await page.waitForURL("**/#accounts");
+    expect(await opened()).toBe(1);
+    held.resolve();
+    await dialog().getByText(/sk_/).first().waitFor();
+    await page.goForward();
+    await page.waitForURL(`**/#account/${accountId}`);
+    expect(await opened()).toBe(1);
+    await press("I have it");
+    await expect.poll(opened).toBe(0);
+    await page.unroute(/\/manage\/v1\/accounts\/[^/]*\/keys$/);
+  });
+
   test("transactions are filtered and sorted by the address alone, and come as CSV", async () => {
     const { key, accountId } = await gateway.givenKey({ credits: 100 });
     for (let n = 0; n < 3; n++) await generate(key);

@@ -40,15 +40,21 @@ export function ask(question) {
   const dialog = byId("dialog", HTMLDialogElement);
   // Another button was pressed while what its question needs was read.
   if (dialog.open) return Promise.resolve(false);
-  const asked = { isDone: false, hasSecret: false };
+  const asked = { isDone: false, isBusy: false, hasSecret: false };
   render(html`<${Form} question=${question} asked=${asked} close=${() => dialog.close()} />`, dialog);
   dialog.showModal();
   const [first] = question.fields ?? [];
   byId(first ? `field-${first.name}` : "dialog-cancel").focus();
   // Escape must not lose a secret that is shown this once: a false answer keeps the dialog open.
   dialog.oncancel = () => !asked.hasSecret;
+  // Back leads to another view, where the question has no place; its answer has.
+  const left = () => {
+    if (!asked.hasSecret && !asked.isBusy) dialog.close();
+  };
+  addEventListener("hashchange", left);
   return new Promise((resolve) => {
     dialog.onclose = () => {
+      removeEventListener("hashchange", left);
       render(null, dialog);
       resolve(asked.isDone);
       if (!token.get()) dispatchEvent(new CustomEvent("token-needed", { detail: "" }));
@@ -63,7 +69,7 @@ export function ask(question) {
  * @property {string} error
  * @property {boolean} tokenLost
  * @property {{ said: string, secret: NonNullable<Done["shownOnce"]> }} [secret]
- * @extends {Component<{ question: Question, asked: { isDone: boolean, hasSecret: boolean }, close: () => void }, State>}
+ * @extends {Component<{ question: Question, asked: { isDone: boolean, isBusy: boolean, hasSecret: boolean }, close: () => void }, State>}
  */
 class Form extends Component {
   /** @type {State} */
@@ -92,6 +98,7 @@ class Form extends Component {
     const values = valuesOf(event.currentTarget);
     if (this.complains(values) || !this.takesToken() || this.doubts(values)) return;
     ok.disabled = true;
+    asked.isBusy = true;
     this.setState({ error: "" });
     try {
       const { said = question.said, confirmed, shownOnce: secret } = await question.run(values);
@@ -105,6 +112,7 @@ class Form extends Component {
       if (failure instanceof ApiError && failure.status === 401) this.losesToken();
     } finally {
       ok.disabled = false;
+      asked.isBusy = false;
     }
   };
 
