@@ -123,13 +123,16 @@ function readyCheck({ notReady, maintenanceSinceMs: since }: Serving): Check {
       `not ready: ${notReady}`,
       "load balancers send it nothing; the other checks say what it lacks",
     );
-  if (since === undefined) return good("ready", "this gateway takes requests");
-  return warning(
+  return since === undefined ? good("ready", "this gateway takes requests") : maintenanceCheck(since);
+}
+
+/** @param sinceMs Unix ms */
+export const maintenanceCheck = (sinceMs: number): Check =>
+  warning(
     "ready",
-    `maintenance since ${new Date(since).toISOString().slice(0, 19).replace("T", " ")} UTC: generations and uploads are 503`,
+    `maintenance since ${new Date(sinceMs).toISOString().slice(0, 19).replace("T", " ")} UTC: generations and uploads are 503`,
     "`tollgate maintenance off` ends it",
   );
-}
 
 function redisFigures({ redis }: Pick<OwnFigures, "redis">, away: readonly string[]): Check {
   const check = checksOf("redis");

@@ -77,10 +77,18 @@ test("only a token of all accounts with its scope begins it, with a message and 
   expect((await stage.manage("GET", "/maintenance", { token })).body.on).toBe(false);
 });
 
-test("the command line begins and ends it", async () => {
+test("the command line begins and ends it, and doctor tells of it", async () => {
   const env = { REDIS_URL: redis.url };
+  const ready = async (): Promise<unknown[]> =>
+    JSON.parse((await runHere(["doctor", "--json"], env)).stdout).checks.filter(
+      ({ name }: { name: string }) => name === "ready",
+    );
   const on = await runHere(["maintenance", "on", "--retry-after", "90", "--json"], env);
   expect(JSON.parse(on.stdout)).toMatchObject({ on: true, retry_after: 90 });
+  expect(await ready()).toMatchObject([
+    { status: "warn", message: expect.stringMatching(/^maintenance since .* UTC/) },
+  ]);
   const off = await runHere(["maintenance", "off", "--json"], env);
   expect(JSON.parse(off.stdout)).toMatchObject({ on: false });
+  expect(await ready()).toEqual([]);
 });

@@ -2,6 +2,7 @@ import { type Command, Option } from "commander";
 import { Agent, request } from "undici";
 import { archiveChecks } from "../../checks/archive-check.ts";
 import { type Check, failed, warning } from "../../checks/check.ts";
+import { maintenanceCheck } from "../../checks/gateway-checks.ts";
 import {
   certificatesCheck,
   configCheck,
@@ -16,6 +17,7 @@ import { hiddenInWords } from "../../config/environment.ts";
 import { listInForce } from "../../config/price-lists.ts";
 import { processLimits } from "../../config/process-bounds.ts";
 import { visible, visibleLines } from "../../domain/operator-texts.ts";
+import { readMaintenance } from "../../operations/store/maintenance.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { adminUrl, checkConfig } from "../config.ts";
 import { command, spanMs } from "../options.ts";
@@ -135,8 +137,9 @@ function inJson({ requestId, end, tookMs, polls, steps }: GenerationRun) {
 
 async function allChecks(): Promise<{ config: Config | undefined; checks: Check[] }> {
   const { config, hidden, text } = checkConfig();
-  const [store, upstream, running] = await Promise.all([
+  const [store, maintenance, upstream, running] = await Promise.all([
     ownStoreChecks(config),
+    maintenanceChecks(),
     config && upstreamCheck(config.upstream, true),
     runningChecks(config, processLimits().openFiles),
   ]);
@@ -144,6 +147,7 @@ async function allChecks(): Promise<{ config: Config | undefined; checks: Check[
     configCheck(config, text, hiddenInWords(hidden)),
     config ? certificatesCheck(config, Date.now()) : warning("certificates", "not looked at", MEND),
     ...store.checks,
+    ...maintenance,
     config ? journalCheck(config.store.journal, store.storeId) : warning("journal", "not looked at", MEND),
     ...(await archiveChecks(config, store.storeId)),
     upstream ?? failed("upstream", "not looked for: the config is not valid", MEND),
@@ -159,6 +163,12 @@ async function ownStoreChecks(config: Config | undefined): ReturnType<typeof sto
   } catch (error) {
     return { checks: [unusable(error)] };
   }
+}
+
+/** Nothing without maintenance, or where the store cannot be asked: its own checks say why. */
+async function maintenanceChecks(): Promise<Check[]> {
+  const maintenance = await withAnyLayout(readMaintenance).catch(() => undefined);
+  return maintenance ? [maintenanceCheck(maintenance.sinceMs)] : [];
 }
 
 function inWords(checks: readonly Check[]): string {
