@@ -15,6 +15,8 @@ import { configOf, type Manifest } from "../support/deployment/settings.ts";
 const run = promisify(execFile);
 const ROOT = resolve(import.meta.dirname, "../..");
 const CHART = join(ROOT, "deploy/helm");
+/** Where kubeconform finds the schemas of Kubernetes and of the Prometheus operator; without it, it is not asked. */
+const SCHEMAS = process.env.KUBECONFORM_SCHEMAS;
 const EVERYTHING = {
   ingress: { enabled: true, className: "nginx", tlsSecretName: "tls", annotations: { a: "b" } },
   podMonitor: { enabled: true, labels: { release: "prometheus" } },
@@ -69,6 +71,22 @@ test("the chart renders objects with the fields of their kinds, and no other", a
   expect(objects.map(({ kind }) => kind)).toEqual(
     expect.arrayContaining(["Ingress", "PodMonitor", "PrometheusRule"]),
   );
+});
+
+// As a person would with `helm template | kubeconform`; neither is a package of the registries that the tests use.
+test.runIf(SCHEMAS)("kubeconform takes what it renders, and not a field that it misspells", async () => {
+  const said = async (values: object, change?: readonly [from: string, to: string]) => {
+    const { file } = await rendered(values);
+    if (change) await writeFile(file, (await readFile(file, "utf8")).replace(...change));
+    const flags = ["-strict", "-summary", "-output", "json", "-schema-location", SCHEMAS!];
+    const { stdout } = await run("kubeconform", [...flags, file]).catch((error: { stdout: string }) => error);
+    return JSON.parse(stdout).summary;
+  };
+  const nothingElse = { invalid: 0, errors: 0, skipped: 0 };
+  expect(await said({})).toEqual({ valid: 6, ...nothingElse });
+  expect(await said(EVERYTHING)).toEqual({ valid: 9, ...nothingElse });
+  const misspelled = await said(EVERYTHING, ["podMetricsEndpoints:", "podMetricEndpoints:"]);
+  expect(misspelled).toEqual({ ...nothingElse, valid: 8, invalid: 1 });
 });
 
 test("its gateways are those of the plain manifests", async () => {
