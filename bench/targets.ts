@@ -84,7 +84,7 @@ const TARGETS = {
     atMost: 150,
   },
   untold: {
-    text: "a task that ends without a webhook endpoint: at most 1 % more instructions of Redis than without webhooks",
+    text: "a generation and its end without a webhook endpoint: at most 1 % more instructions of Redis than without webhooks",
     unit: "%",
     atMost: 1,
   },
