@@ -20,7 +20,7 @@ const KEYS = 100;
 /** To a call, as a gateway sends them under load. */
 const ITEMS = 12;
 const CALLS = 250;
-const ROUNDS = 5;
+const ROUNDS = 3;
 /** Valgrind runs a program some fifty times slower. */
 const START_WITHIN_MS = 300_000;
 const DATA = JSON.stringify({ task_id: "x".repeat(32), status: "completed", video_url: "x".repeat(200) });
