@@ -31,7 +31,10 @@ const ownFolders = {
 function revision(): string {
   if (process.env.REVISION) return process.env.REVISION;
   try {
-    return execFileSync("git", ["rev-parse", "HEAD"], { cwd: ROOT, encoding: "utf8" }).trim();
+    return execFileSync("git", ["rev-parse", "HEAD"], {
+      ...{ cwd: ROOT, encoding: "utf8" },
+      stdio: ["ignore", "pipe", "ignore"],
+    }).trim();
   } catch {
     return "unknown";
   }
