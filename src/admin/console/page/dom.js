@@ -55,7 +55,9 @@ export const link = (href, text) => html`<a href=${href}>${text}</a>`;
 /** Links of which one is where one is. @param {{ href: string, text: string, current: boolean }[]} links @param {string} [as] */
 export const choices = (links, as = "page") =>
   links.map(
-    ({ href, text, current }) => html`<a href=${href} aria-current=${current ? as : undefined}>${text}</a>`,
+    // With the page's path: a link to a place in it that is scrolled out of sight is taken for one that skips to it.
+    ({ href, text, current }) =>
+      html`<a href=${location.pathname + href} aria-current=${current ? as : undefined}>${text}</a>`,
   );
 
 // An id leads to what it names where the token may read that; elsewhere it is text.
