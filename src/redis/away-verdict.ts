@@ -52,10 +52,10 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
         else if (ageMs > VERDICT_MS) void judge();
         return latest?.verdict === "away" ? round : undefined;
       },
-      /** True if an outage has ended so lately that other gateways may still hold settlements of the outage. */
+      /** True if an outage has ended so lately that other gateways may still hold settlements of it. */
       isJustBack: (): boolean => performance.now() - overAtMs < OTHERS_WITHIN_MS,
     },
-    /** @param wasAway false at a start that found the store usable: a new gateway takes no unknown task for one of an outage */
+    /** @param wasAway false at a start that found the store usable: then an unknown task is none of an outage */
     over(wasAway: boolean): void {
       if (wasAway) overAtMs = performance.now();
       round++;
