@@ -33,7 +33,7 @@ import {
   type PrimaryMap,
 } from "./topology/primary-map.ts";
 
-export type OpenPrimary = (endpoint: RedisEndpoint, name?: string) => Primary;
+export type OpenPrimary = (endpoint: RedisEndpoint, name?: string, isSuccessor?: boolean) => Primary;
 
 export interface ConnectionOptions extends RedisEndpoint {
   commandTimeoutMs: number;
@@ -85,9 +85,9 @@ export function createConnection(options: ConnectionOptions) {
     findPrimaries: () => inForce.findPrimaries(),
     primariesFound: () => inForce.primariesFound(),
   });
-  const open: OpenPrimary = (endpoint, name) => {
+  const open: OpenPrimary = (endpoint, name, isSuccessor) => {
     const named = name === undefined ? log : log.child({ primary: name });
-    return createPrimary({ ...options, ...endpoint, name, store, log: named });
+    return createPrimary({ ...options, ...endpoint, name, isSuccessor, store, log: named });
   };
   const inForce: MapInForce = new MapInForce(open, options, {
     unfinished: (primary) => attached?.unfinished(primary),
@@ -240,7 +240,7 @@ class MapInForce {
     const { redisUrl, tlsCa, metrics, log } = this.#options;
     let opened = new Map<string, Primary>();
     const openAt = (at: PlacedPrimary): Primary =>
-      opened.get(at.name) ?? this.#open({ redisUrl, tlsCa, at }, at.name);
+      opened.get(at.name) ?? this.#open({ redisUrl, tlsCa, at }, at.name, opened.size > 0);
     const source = placementSource(this.#address, { redisUrl, tlsCa });
     return new PlacementFollower({
       source,

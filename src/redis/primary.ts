@@ -47,6 +47,8 @@ export interface StoreHooks {
 interface PrimaryOptions extends RedisEndpoint {
   /** Its name among the servers of the store; undefined where the address is that of the one server. */
   name?: string | undefined;
+  /** True if it has taken over from another primary while this process ran: then an outage ends as it is used first. */
+  isSuccessor?: boolean | undefined;
   commandTimeoutMs: number;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
@@ -90,7 +92,7 @@ export function createPrimary(options: PrimaryOptions) {
     },
     closed(wasAway) {
       store.changed();
-      outage.over(wasAway);
+      outage.over(wasAway || options.isSuccessor === true);
       useAgain(primary, store);
     },
   });

@@ -23,9 +23,7 @@ let keys: IssuedKey[];
 beforeAll(async () => {
   cluster = await startCluster({ patient: true });
   gateway = await givenGateway({ redisUrl: cluster.redisUrl, config: { store: { commandTimeoutMs: 500 } } });
-  const isWhole = (): boolean =>
-    gateway.logs.filter((line) => line.includes("the store is usable")).length === 3;
-  await until(isWhole, "three primaries to be usable");
+  await until(() => timesUsable() === 3, "three primaries to be usable");
   const nodes = await nodesNow();
   keys = await Promise.all(
     Array.from({ length: PARTITIONS }, (_, partition) =>
@@ -89,6 +87,11 @@ async function pollNewTasks(chosen: typeof keys): Promise<number[]> {
   });
   return await Promise.all(polls);
 }
+
+const pollUnknown = async ({ key }: IssuedKey): Promise<number> =>
+  (await gateway.request("GET", "/api/v1/tasks/task_that_nobody_made", { key })).status;
+
+const timesUsable = (): number => gateway.logs.filter((line) => line.includes("the store is usable")).length;
 
 const allServed = (): Promise<void> =>
   until(
@@ -160,6 +163,7 @@ test("while a primary is away only its accounts get 503, until another node has 
   const ownerOf = await cluster.owners();
   const old = ownerOf(slotOfPartition(0))!;
   const isOfOld = (partition: number): boolean => ownerOf(slotOfPartition(partition)) === old;
+  const usableBefore = timesUsable();
   await cluster.withoutFailover(async () => {
     await old.kill();
     await until(async () => (await partitionsWithout(200)).every(isOfOld), "only its accounts to be away");
@@ -168,6 +172,11 @@ test("while a primary is away only its accounts get 503, until another node has 
     const statuses = await pollNewTasks(keys.filter((_, partition) => !isOfOld(partition)));
     expect(new Set(statuses), "of tasks whose claim waits, and of others").toEqual(new Set([200, 503]));
   });
+  await until(() => timesUsable() > usableBefore, "another node to have taken over");
+  const ofOld = keys.filter((_, partition) => isOfOld(partition));
+  const statuses = await Promise.all(ofOld.map(pollUnknown));
+  expect(new Set(statuses), "of tasks that another gateway may still have to bind").toEqual(new Set([503]));
+  await until(async () => (await pollUnknown(ofOld[0]!)) === 404, "others to have had their time");
   await allServed();
   // Also those whose claim was with the primary that was away.
   await until(async () => String(await balances()) === String(balancesDue()), "all charges to be posted");
@@ -190,6 +199,8 @@ test("while a primary refuses claims only its accounts get 503, and the charges 
           (await partitionsWithout(200)).filter((one) => !isOfFull(one)),
           `round ${round}`,
         ).toEqual([]);
+      const statuses = await pollNewTasks(keys.filter((_, partition) => !isOfFull(partition)));
+      expect(new Set(statuses), "of tasks whose claim was refused, and of others").toEqual(new Set([200, 503]));
       expect(await gateway.metric("tollgate_store_outbox_entries "), "some wait").not.toEqual([
         "tollgate_store_outbox_entries 0",
       ]);
