@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { claimName, claimText, readClaim } from "../records/names.ts";
+import { claimName, claimText, type KeyRef, readClaim, unclaimedName } from "../records/names.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
 import { type BindCall, type Binding, bind, bindClaimed } from "../scripts/holds.ts";
@@ -16,6 +16,8 @@ interface TaskStore {
 
 /** The dispute flag of a task id waits so long for the BIND of its owner. */
 const NOTED_MS = 3_600_000;
+/** A gateway tries a waiting claim again, and notes it again, every second. */
+const UNCLAIMED_MS = 60_000;
 /** Longer than any task and its record live: a claim whose owner was lost expires. */
 const CLAIM_MS = 500 * 86_400_000;
 
@@ -33,6 +35,11 @@ function createClaims(store: TaskStore) {
     (pipe, { task, requestId, key }) =>
       pipe.set(claimName(task.taskId), claimText(requestId, key.partition), "PX", CLAIM_MS, "NX", "GET"),
   );
+  const noteUnclaimed = pipelineOfTick<BindCall, unknown>(
+    ({ key, task }) => store.ofName(unclaimedName(key.partition, task.taskId)),
+    (pipe, { key, task }) =>
+      pipe.set(unclaimedName(key.partition, task.taskId), key.accountId, "PX", UNCLAIMED_MS),
+  );
   const read = async (name: string): Promise<string | undefined> => {
     const owner = await store.ofName(name).command((redis) => redis.get(name));
     return owner === null ? undefined : readClaim(owner).requestId;
@@ -49,6 +56,12 @@ function createClaims(store: TaskStore) {
     }
   }
 
+  /** Noted for polls at any gateway, best effort. */
+  async function failUnclaimed(call: BindCall, error: unknown): Promise<never> {
+    if (error instanceof ClaimError) await noteUnclaimed(call).catch(() => undefined);
+    throw error;
+  }
+
   return {
     /** @param isRepeat the store has answered it before, so its claim is not waited for @throws ClaimError */
     async bind(call: BindCall, isRepeat = false): Promise<Binding> {
@@ -56,7 +69,9 @@ function createClaims(store: TaskStore) {
       const { taskId } = call.task;
       const name = claimName(taskId);
       const claimed = elsewhere(key, store.ofName(name), take(call));
-      const taken = await (isRepeat ? claimed.catch(withoutClaim) : claimed);
+      const taken = await claimed.catch((error: unknown) =>
+        isRepeat ? withoutClaim(error) : failUnclaimed(call, error),
+      );
       const owner = taken ? readClaim(taken) : undefined;
       if (owner && owner.requestId !== requestId) {
         const { partition } = owner;
@@ -137,6 +152,11 @@ export function createTaskIds(store: TaskStore) {
       return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
     },
 
+    /** True on a Redis Cluster for an accepted task of the account that waits for its claim, at any gateway. */
+    async isUnclaimed({ partition, accountId }: KeyRef, taskId: string): Promise<boolean> {
+      const name = unclaimedName(partition, taskId);
+      return (await store.ofName(name).command((redis) => redis.get(name))) === accountId;
+    },
     async isBound(taskId: string): Promise<boolean> {
       const name = claimName(taskId);
       return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;

@@ -59,8 +59,6 @@ export function createSettlements(connection: Connection, options: SettlementOpt
   return {
     outbox,
     ...results,
-    /** True while this gateway has a charge for this task that the store has not answered. */
-    hasWaiting: outbox.hasTask,
     /** Resolves once an answered charge is in a second place; undefined if that is not configured. */
     confirm: confirming?.confirm,
     /** Resolves once it is on disk. @param error why the store has not answered it */

@@ -42,8 +42,6 @@ export class TaskPolls {
     const { gateway, config, exchange, key } = context;
     if (!TASK_ID.test(taskId)) return answer(context, await refuseCounted(context, refuse("task_not_found")));
     let task: KnownTask | undefined;
-    // Looked at before INSPECT: it may be settled by the time of the reply.
-    const isBindWaiting = gateway.store.isBindWaiting(taskId, key.accountId);
     try {
       const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
       const inspection = await storeStep(context, "INSPECT", inspected);
@@ -64,8 +62,7 @@ export class TaskPolls {
     }
     if (!task) {
       if (await isUnmetered(context, taskId)) return this.#pollUnmetered(context, taskId);
-      if (isBindWaiting) throw mayBeOfTheOutage();
-      const mayBeBound = gateway.store.mayBeBoundSoon(key.partition, taskId);
+      const mayBeBound = gateway.store.mayBeBoundSoon(key, taskId);
       if (mayBeBound && (await storeStep(context, "EXISTS", mayBeBound))) throw mayBeOfTheOutage();
       return answer(context, refuse("task_not_found"));
     }

@@ -257,6 +257,10 @@ export const taskName = (taskId: string, partition: number): string => `${tag(pa
 /** The owner of a task id over all partitions, as `claimText`. */
 export const claimName = (taskId: string): string => `tg:claim:${taskId}`;
 
+/** On a Redis Cluster: the account of a task whose BIND waits in a gateway, since its claim could not be taken (string). */
+export const unclaimedName = (partition: number, taskId: string): string =>
+  `${tag(partition)}:unclaimed:${taskId}`;
+
 /** The mark that a gateway writes before it waits for replicas (string; gone a minute after the last one). */
 export const markName = (partition: number, gateway: string): string => `${tag(partition)}:mark:${gateway}`;
 

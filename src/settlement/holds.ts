@@ -70,8 +70,7 @@ function voidSettlement(
 /** @param settlements keeps what the store could not answer @throws GatewayError `store_unavailable` from `admit` */
 export function createHolds(
   connection: HoldConnection,
-  settlements: Pick<Settlements, "defer" | "charged" | "voided" | "hasWaiting"> &
-    Partial<Pick<Settlements, "confirm">>,
+  settlements: Pick<Settlements, "defer" | "charged" | "voided"> & Partial<Pick<Settlements, "confirm">>,
 ) {
   const { confirm } = settlements;
   const tasks = createTaskIds(connection);
@@ -106,7 +105,6 @@ export function createHolds(
 
     nowMs,
     bind,
-    isBindWaiting: settlements.hasWaiting,
 
     /** At price 0, without slot or window entry. */
     bindUnmetered: (generation: Generation, task: NewTask): Promise<Binding | undefined> =>

@@ -78,12 +78,12 @@ async function partitionsWithout(status: number): Promise<number[]> {
   return [...replies.keys()].filter((partition) => replies[partition]!.status !== status);
 }
 
-/** Polls a new task of each of these keys. @returns the statuses of the polls */
-async function pollNewTasks(chosen: typeof keys): Promise<number[]> {
+/** Polls a new task of each of these keys. @param at where it is polled @returns the statuses of the polls */
+async function pollNewTasks(chosen: typeof keys, at = gateway): Promise<number[]> {
   const polls = chosen.map(async (key) => {
     const { body } = await generate(gateway, key);
     served[partitionOf(key.accountId, PARTITIONS)]! += 1;
-    return (await gateway.request("GET", `/api/v1/tasks/${body.data.task_id}`, { key: key.key })).status;
+    return (await at.request("GET", `/api/v1/tasks/${body.data.task_id}`, { key: key.key })).status;
   });
   return await Promise.all(polls);
 }
@@ -191,6 +191,7 @@ test("while a primary refuses claims only its accounts get 503, and the charges 
   const isOfFull = (partition: number): boolean => ownerOf(slotOfPartition(partition)) === full;
   const opened = (): number => gateway.logs.filter((line) => line.includes("requests no longer wait")).length;
   const before = opened();
+  const another = await givenGateway({ redisUrl: cluster.redisUrl });
   await cluster.withoutFailover(async () => {
     await full.client.config("SET", "maxmemory", "1");
     try {
@@ -199,13 +200,21 @@ test("while a primary refuses claims only its accounts get 503, and the charges 
           (await partitionsWithout(200)).filter((one) => !isOfFull(one)),
           `round ${round}`,
         ).toEqual([]);
-      const statuses = await pollNewTasks(keys.filter((_, partition) => !isOfFull(partition)));
-      expect(new Set(statuses), "of tasks whose claim was refused, and of others").toEqual(new Set([200, 503]));
+      for (const at of [gateway, another]) {
+        const statuses = await pollNewTasks(
+          keys.filter((_, partition) => !isOfFull(partition)),
+          at,
+        );
+        expect(new Set(statuses), "of tasks whose claim was refused, and of others").toEqual(
+          new Set([200, 503]),
+        );
+      }
       expect(await gateway.metric("tollgate_store_outbox_entries "), "some wait").not.toEqual([
         "tollgate_store_outbox_entries 0",
       ]);
     } finally {
       await full.client.config("SET", "maxmemory", "0");
+      await another.stop();
     }
   });
   await until(async () => String(await balances()) === String(balancesDue()), "all charges to be posted");

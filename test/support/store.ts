@@ -155,7 +155,7 @@ export function createStage(connection: TestConnection, options: StageOptions = 
   const calls = stageCalls(base);
   const { send, run, defer, ...callsOfTests } = calls;
   const connected = onOneServer(connection, { run, nowMs: () => clock.nowMs });
-  const settlements = { defer, hasWaiting: () => false, ...createSettlementCounts(connection.metrics) };
+  const settlements = { defer, ...createSettlementCounts(connection.metrics) };
   const store = { ...createStore(connected), ...createHolds(connected, settlements) };
   const { tiers, partition } = base;
   return {

@@ -49,18 +49,12 @@ export type Queues = ReturnType<typeof createQueues>;
 export function createQueues() {
   /** By `queueOf`. The store's id is empty for settlements of a store without one, which are sent to any store. */
   const queues = new Map<string, Queue>();
-  /** Accounts of the tasks whose charges wait. */
-  const owners = new Map<string, string>();
   /** Names of those that wait for a claim on another primary than their account's, which has refused it. */
   const waitingForClaim = new Set<string>();
   const queuesOf = (storeId = ""): Queue[] =>
     [...new Set(["", storeId, UNMETERED, storeId + UNMETERED])].flatMap((name) => queues.get(name) ?? []);
   const queuesWith = (unmetered: boolean): Queue[] =>
     [...queues].flatMap(([name, queue]) => (name.endsWith(UNMETERED) === unmetered ? [queue] : []));
-  const forget = (settlement: Settlement): void => {
-    waitingForClaim.delete(nameOf(settlement));
-    if (settlement.script === "bind") owners.delete(settlement.call.task.taskId);
-  };
   /** Settlements of a queue that wait for this primary and not for a claim. */
   const sendable = (queue: Queue, has: FlushTarget["has"]) =>
     queue.entries().filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name));
@@ -83,7 +77,6 @@ export function createQueues() {
       const queue: Queue = queues.get(queueOf(settlement)) ?? new Map();
       queues.set(queueOf(settlement), queue);
       queue.set(nameOf(settlement), settlement);
-      if (settlement.script === "bind") owners.set(settlement.call.task.taskId, settlement.call.key.accountId);
     },
     all: (): Settlement[] => [...queues.values()].flatMap((queue) => [...queue.values()]),
     size: (): number => sum(queues.values()),
@@ -100,16 +93,15 @@ export function createQueues() {
         .map(([, settlement]) => settlement)
         .take(FLUSH_BATCH)
         .toArray(),
-    hasTask: (taskId: string, accountId: string): boolean => owners.get(taskId) === accountId,
     remove(queue: Queue, settlement: Settlement): void {
       queue.delete(nameOf(settlement));
-      forget(settlement);
+      waitingForClaim.delete(nameOf(settlement));
     },
     /** Unmetered tasks stay. */
     removeOldest(): Settlement {
       const [name, settlement] = oldestIn(queuesWith(false));
       queues.get(queueOf(settlement))!.delete(name);
-      forget(settlement);
+      waitingForClaim.delete(name);
       return settlement;
     },
   };

@@ -51,7 +51,7 @@ interface OutboxParts extends OutboxOptions {
 export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
   const queues = createQueues();
-  const { size, sizeFor, hasFor, hasTask, hasWaitingForClaim } = queues;
+  const { size, sizeFor, hasFor, hasWaitingForClaim } = queues;
   /** The store of the latest flush. */
   let present: string | undefined;
   const reportSize = (): void =>
@@ -65,7 +65,6 @@ export function createOutbox(options: OutboxOptions) {
     size,
     sizeFor,
     hasFor,
-    hasTask,
     hasWaitingForClaim,
     sendMissed: sending.missed,
     /** Sends settlements whose claim was refused before. The claim may succeed now. Throws if this primary fails itself. */
