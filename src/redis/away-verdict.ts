@@ -9,13 +9,16 @@ const OTHERS_WITHIN_MS = 5000;
 /** The result of a probe on its own connection. `refusing`: Redis can be reached, and cannot be used. */
 type Verdict = "away" | "refusing" | "usable";
 
+/** Of all primaries: one that takes over has the outages of another behind it, and a number counts once. */
+let rounds = 0;
+
 /**
  * A failed call may be the fault of this process or connection: Redis is away only if a probe on its own connection cannot reach it
  * either. Runs only when a request needs it (`fallback_strategy: allow`). Decision 0020.
  */
 export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise<void>; log: Logger }) {
   const { isOpen, probe, log } = options;
-  let round = 1;
+  let round = ++rounds;
   let latest: { verdict: Verdict; atMs: number } | undefined;
   let judging: Promise<void> | undefined;
   let overAtMs = Number.NEGATIVE_INFINITY;
@@ -58,7 +61,7 @@ export function createAwayVerdict(options: { isOpen(): boolean; probe(): Promise
     /** @param wasAway false at a start that found the store usable: then an unknown task is none of an outage */
     over(wasAway: boolean): void {
       if (wasAway) overAtMs = performance.now();
-      round++;
+      round = ++rounds;
       latest = undefined;
       judging = undefined;
     },

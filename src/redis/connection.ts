@@ -264,7 +264,7 @@ class MapInForce {
 function absentPrimary(open: OpenPrimary, endpoint: RedisEndpoint): Primary {
   const primary = open(endpoint);
   primary.leave();
-  return { ...primary, outage: () => Promise.resolve(1) };
+  return { ...primary, outage: () => Promise.resolve(0) };
 }
 
 /** The store's hooks for each primary. The primary of `tg:meta` answers for the facts of the store, each for its own server. */
