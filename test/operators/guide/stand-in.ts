@@ -79,6 +79,19 @@ function kubectl(): void {
   inContainer(words.slice(words.indexOf("--") + 1));
 }
 
+function helm(): void {
+  const [verb, , chart = ""] = plain(["-n", "-f", "--set"]);
+  need(["install", "template"].includes(verb ?? ""), `${verb} is not known here`);
+  need(existsSync(join(chart, "Chart.yaml")), `${chart} has no Chart.yaml`);
+  for (const file of optionValues(["-f"])) need(existsSync(file), `there is no ${file}`);
+  // What the chart's `config` leaves to its reader is as in the gateway's own file.
+  const values = { ...parse(text("deploy/helm/values.yaml")), config: parse(text("config/tollgate.yaml")) };
+  for (const [path = ""] of optionValues(["--set"]).map((pair) => pair.split("="))) {
+    const isThere = path.split(".").reduce((at: unknown, name) => Object(at)[name], values) !== undefined;
+    need(isThere, `the chart has no value ${path}`);
+  }
+}
+
 function systemctl(): void {
   const units = globSync("*.service", { cwd: join(ROOT, "deploy/systemd") }).map((name) =>
     basename(name, ".service"),
@@ -160,12 +173,25 @@ function npm(): void {
   if (script === "tollgate") tollgate(words.slice(words.indexOf("--") + 1));
 }
 
+/** Of what a package or the checkout has; what runs until it is stopped is only looked for. */
+function npx(): void {
+  const [command, file = ""] = plain([]);
+  need(command === "node" && existsSync(join(ROOT, file)), `there is no ${file}`);
+}
+
 const PROGRAMS: Record<string, () => void> = {
   docker,
   kubectl,
+  helm,
+  kubeconform: () =>
+    need(
+      words.every((word) => !word.startsWith("-") || ["-strict", "-schema-location"].includes(word)),
+      "an option is not known",
+    ),
   systemctl,
   journalctl,
   npm,
+  npx,
   "redis-cli": redisCli,
   tollgate: () => tollgate(words),
   curl: () => run(real("curl") ?? refuse("there is no curl"), ["--fail-with-body", ...words]),
