@@ -59,20 +59,52 @@ export function excerptOf(body: string, sent: string): string {
 }
 
 function withoutEcho(text: string, request: string): string {
-  const sent = valuesOf(request);
-  if (sent === "") return text;
+  const shared = sharedRuns(text, valuesOf(request));
+  if (shared.size === 0) return text;
+  const isShared = (from: number): boolean => shared.has(text.slice(from, from + ECHO_CHARS_MIN));
   let shown = "";
   for (let at = 0; at < text.length && shown.length < EXCERPT_CHARS_MAX; ) {
-    let end = at + ECHO_CHARS_MIN;
-    if (end > text.length || !sent.includes(text.slice(at, end))) {
+    if (!isShared(at)) {
       shown += text[at++];
       continue;
     }
-    while (end < text.length && sent.includes(text.slice(at, end + 1))) end++;
     shown += "[request]";
-    at = end;
+    while (isShared(at + 1)) at++;
+    at += ECHO_CHARS_MIN;
   }
   return shown;
+}
+
+/** All runs of `ECHO_CHARS_MIN` characters that both have. Linear in both: a customer may have written them. */
+function sharedRuns(text: string, sent: string): ReadonlySet<string> {
+  const runs = new Set<string>();
+  const mayBeRun = new Uint8Array(HASHES);
+  forEachRun(text, (at, hash) => {
+    runs.add(text.slice(at, at + ECHO_CHARS_MIN));
+    mayBeRun[hash] = 1;
+  });
+  const shared = new Set<string>();
+  forEachRun(sent, (at, hash) => {
+    if (mayBeRun[hash] === 0) return;
+    const run = sent.slice(at, at + ECHO_CHARS_MIN);
+    if (runs.has(run)) shared.add(run);
+  });
+  return shared;
+}
+
+const HASHES = 0x10000;
+const HASH_BASE = 31;
+const HASH_LAST = HASH_BASE ** ECHO_CHARS_MIN;
+
+/** Karp and Rabin: the hash of each run follows from that of the run before it. */
+function forEachRun(text: string, use: (at: number, hash: number) => void): void {
+  let hash = 0;
+  for (let end = 0; end < text.length; end++) {
+    const at = end + 1 - ECHO_CHARS_MIN;
+    const left = at > 0 ? Math.imul(text.charCodeAt(at - 1), HASH_LAST) : 0;
+    hash = (Math.imul(hash, HASH_BASE) + text.charCodeAt(end) - left) | 0;
+    if (at >= 0) use(at, hash & (HASHES - 1));
+  }
 }
 
 /** The texts in a JSON body; the names beside them are the API's. */
