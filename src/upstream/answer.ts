@@ -15,8 +15,10 @@ export interface Answer {
 export type Envelope = Readonly<Record<string, unknown>> | undefined;
 
 const EXCERPT_CHARS_MAX = 200;
-/** Values in a URL's query, which often are credentials. */
-const QUERY = /([?&][\w.~%-]{1,64}=)[^\s&"'<>\\]+/g;
+/** Values in a URL's query or fragment, which often are credentials. HTML writes `&` as `&amp;`. */
+const QUERY = /([?&;#][\w.~%-]{1,64}=)[^\s&"'<>\\]+/g;
+/** User and password in a URL; JSON may escape its slashes. */
+const USER = /(:\\?\/\\?\/)[^\s/?#@"'<>\\]+@/g;
 /** A character that JSON spells by its number. */
 const ESCAPE = /\\u([0-9a-fA-F]{4})/g;
 /** Shorter runs that request and answer share say nothing. */
@@ -54,7 +56,8 @@ export function excerptOf(body: string, sent: string): string {
   const text = body
     .slice(0, 2 * EXCERPT_CHARS_MAX)
     .replace(ESCAPE, (_, hex: string) => String.fromCharCode(Number.parseInt(hex, 16)));
-  const shown = withoutEcho(text.replace(QUERY, "$1[redacted]"), sent);
+  const redacted = text.replace(QUERY, "$1[redacted]").replace(USER, "$1[redacted]@");
+  const shown = withoutEcho(redacted, sent);
   return shown.slice(0, EXCERPT_CHARS_MAX).toWellFormed() || "no body";
 }
 

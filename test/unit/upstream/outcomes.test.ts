@@ -101,6 +101,17 @@ test("the detail of an answer has its status, its code and 200 characters, witho
     });
 });
 
+test.each([
+  '<a href="https://files.example/v?a=1&amp;X-Amz-Signature=secret&#38;b=secret">',
+  "see https://files.example/v#access_token=secret",
+  '{"at":"https:\\/\\/user:secret@files.example\\/v"}',
+  "https://secret@files.example/v",
+])("the detail of an answer has no credential of the address in %s", (said) => {
+  const outcome = readGeneration(answered(403, said));
+  expect(outcome).toMatchObject({ detail: expect.stringContaining("[redacted]") });
+  expect(outcome).toMatchObject({ detail: expect.not.stringContaining("secret") });
+});
+
 // Guarantee: no line of the log has text from a customer's body, though the upstream repeats it.
 test("the detail of an answer has nothing of the request, however it is spelt", () => {
   const sent = JSON.stringify({ prompt: "a secret garden \u00e4m Fluss", imageUrl: "https://c.example/me" });
