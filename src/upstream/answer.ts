@@ -50,6 +50,17 @@ export function describeAnswer({ status, body }: Answer, envelope: Envelope, sen
   return `HTTP ${status}, ${code}${named}: ${excerptOf(body, sent)}`;
 }
 
+/** Members in which upstreams describe a task, and may repeat what the customer sent for it. */
+const DESCRIPTIONS: ReadonlySet<string> = new Set(["data", "input", "prompt"]);
+
+/** As `describeAnswer`, of an answer about a task whose request is not known any more. */
+export function describePoll(answer: Answer, envelope: Envelope): string {
+  const entries = Object.entries(envelope ?? {});
+  const others = entries.filter(([name]) => !DESCRIPTIONS.has(name));
+  if (others.length === entries.length) return describeAnswer(answer, envelope);
+  return describeAnswer({ ...answer, body: JSON.stringify(Object.fromEntries(others)) }, envelope);
+}
+
 /** The beginning of a text of the upstream, for the log: without values of URLs, and without what the request had. */
 export function excerptOf(body: string, sent: string): string {
   // Cut twice: the work is bounded, and half of a value that ends at the first cut is not shown.

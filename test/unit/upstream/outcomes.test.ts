@@ -134,6 +134,15 @@ test("the detail of an answer has nothing of the request, however it is spelt", 
   }
 });
 
+test.each([
+  answered(500, { code: 500, msg: "away", data: { task_id: "t1", prompt: "a secret garden" } }),
+  answered(400, { code: 400, msg: "away", prompt: "a secret garden", input: { prompt: "a secret garden" } }),
+])("the detail of a poll has nothing of the request that its answer describes: %j", (answer) => {
+  const { detail } = readPoll(answer, "t1") as { detail: string };
+  expect(detail).toMatch(/^HTTP \d+, code \d+(, task id t1)?: .*away/);
+  expect(detail).not.toContain("secret");
+});
+
 test("a large body whose refusal almost repeats it does not hold up the process", () => {
   // Each place of the answer was looked for in the whole body, 0.5 s for one refusal.
   const shots = Array.from({ length: 25 }, () => ({ Scene: "a".repeat(10_000), duration: 0.4 }));
