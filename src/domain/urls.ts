@@ -23,6 +23,8 @@ export const HTTPS_URL_PATTERN = `^[Hh][Tt][Tt][Pp][Ss]${rest}`;
 
 const HOST = /^[^/]*\/\/(?:[^/?#@]*@)?([^/?#:]*)/;
 const NOT_ASCII = /[\x80-\uffff]/;
+/** The longest name of DNS (RFC 1035 section 2.3.4) and a final dot. The time for other scripts grows with the square of the length. */
+const HOST_CHARS_MAX = 254;
 
 const WEB_URL = new RegExp(WEB_URL_PATTERN);
 const HTTPS_URL = new RegExp(HTTPS_URL_PATTERN);
@@ -33,9 +35,10 @@ export const isHttpsUrl = (text: string): boolean => HTTPS_URL.test(text) && isH
 
 /** The WHATWG parser reads the same host: no soft hyphen, full-width letter or invalid Punycode. */
 function isHostAsWritten(text: string): boolean {
+  const written = HOST.exec(text)?.[1] ?? "";
+  if (written.length > HOST_CHARS_MAX) return false;
   const host = URL.parse(text)?.hostname;
   if (host === undefined) return false;
-  const written = HOST.exec(text)?.[1] ?? "";
   if (!NOT_ASCII.test(written)) return !host.includes("xn--") || !domainToUnicode(host).includes("xn--");
   return domainToUnicode(host) === written.toLowerCase().normalize("NFC");
 }

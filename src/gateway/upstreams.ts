@@ -15,8 +15,8 @@ export interface Upstreams {
   uploads(config: Config): UploadTunnel;
   /** Creates what a new snapshot needs. @throws Error for a snapshot that cannot be applied */
   prepare(config: Config): void;
-  /** Aborts requests in flight, which settles them. */
-  close(config: Config): Promise<void>;
+  /** Aborts requests in flight, also those of replaced snapshots, which settles them. */
+  close(): Promise<void>;
 }
 
 export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }): Upstreams {
@@ -27,25 +27,28 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
     adapter,
   };
   // Connections of a replaced upstream close by themselves, soon after its last request.
+  const inUse = new InUse();
   const taskUpstreams = new TaskUpstreams({ observer, log });
   const upstream = memoizeByConfigPart(
     (config) => config.upstream,
     ({ upstream }) => {
       taskUpstreams.using(upstream.url, upstream);
-      return createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer });
+      return inUse.add(createUpstream({ ...upstream, idempotent: upstream.idempotencyKey, observer }));
     },
   );
   const uploads = memoizeByConfigPart(
     ({ upstream, server }) => [upstream, server.uploadIdleTimeoutMs, server.uploadMinBytesPerSecond],
     ({ upstream, server }) =>
-      createUploadTunnel({
-        ...upstream,
-        totalTimeoutMs: upstream.uploadTotalTimeoutMs,
-        idleTimeoutMs: server.uploadIdleTimeoutMs,
-        minBytesPerSecond: server.uploadMinBytesPerSecond,
-        connections: upstream.uploadConnections,
-        observer: { adapter },
-      }),
+      inUse.add(
+        createUploadTunnel({
+          ...upstream,
+          totalTimeoutMs: upstream.uploadTotalTimeoutMs,
+          idleTimeoutMs: server.uploadIdleTimeoutMs,
+          minBytesPerSecond: server.uploadMinBytesPerSecond,
+          connections: upstream.uploadConnections,
+          observer: { adapter },
+        }),
+      ),
   );
   return {
     upstream,
@@ -55,11 +58,29 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
       upstream(config);
       uploads(config);
     },
-    async close(config) {
-      uploads(config).close();
-      await Promise.all([upstream(config).close(), taskUpstreams.close()]);
+    async close() {
+      await Promise.all([inUse.close(), taskUpstreams.close()]);
     },
   };
+}
+
+interface Closable {
+  close(): Promise<void> | void;
+}
+
+/** Upstreams and tunnels of the snapshot in force, and of those that requests still keep. */
+class InUse {
+  readonly #made = new Set<WeakRef<Closable>>();
+
+  add<Made extends Closable>(made: Made): Made {
+    for (const one of this.#made) if (one.deref() === undefined) this.#made.delete(one);
+    this.#made.add(new WeakRef(made));
+    return made;
+  }
+
+  async close(): Promise<void> {
+    await Promise.all([...this.#made].map((one) => one.deref()?.close()));
+  }
 }
 
 const LOG_EVERY_MS = 60_000;

@@ -1,7 +1,7 @@
 import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { calendarProblem, dayText, isDay } from "../domain/moments.ts";
-import { unknownName } from "../domain/problems.ts";
+import { DETAILS_MAX, unknownName } from "../domain/problems.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
 import { inspectKey, refuseCounted } from "./inspect-key.ts";
 
@@ -64,5 +64,6 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
   }
   const [first] = problems;
   if (first === undefined) return { from, to, by: by! };
-  return refuse("invalid_request", { text: `Invalid request: ${first.message}`, details: problems });
+  const details = problems.slice(0, DETAILS_MAX);
+  return refuse("invalid_request", { text: `Invalid request: ${first.message}`, details });
 }

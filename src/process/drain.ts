@@ -52,7 +52,7 @@ export async function drainGateway(
   if (work) await inTime(work.stop(), deadline + 1000);
   await inTime(Promise.all([counts.stop(), tracing.stop()]), deadline + 1000);
   // Before the store and its journal: a later upstream response would not be charged.
-  await inTime(upstreams.close(config()), deadline + 1000);
+  await inTime(upstreams.close(), deadline + 1000);
   if (!clean) await inTime(closed, deadline + 1500);
   // A hung store never answers the last command.
   await inTime(connection.close().then(settlements.close), deadline + 2000);

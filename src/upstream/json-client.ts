@@ -91,6 +91,8 @@ export function createJsonClient(options: JsonClientOptions) {
       keepAliveMaxTimeout: 60_000,
     });
   let pool = open();
+  /** Pools that end with their last request. */
+  const closing = new Set<Pool>();
   const ownHeaders = gatewayHeaders(options, options.auth);
   const shared = {
     redact: withoutSecret(options.apiKey),
@@ -113,10 +115,14 @@ export function createJsonClient(options: JsonClientOptions) {
     },
     /** An upstream that once sent an extra response on a connection answers every later request there with the one before. */
     reset(): void {
-      void pool.close();
+      const former = pool;
+      closing.add(former);
+      void former.close().finally(() => closing.delete(former));
       pool = open();
     },
-    close: (): Promise<void> => pool.destroy(),
+    async close(): Promise<void> {
+      await Promise.all([pool, ...closing].map((one) => one.destroy()));
+    },
   };
 }
 

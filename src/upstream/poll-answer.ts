@@ -4,7 +4,7 @@ import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adap
 import {
   type Answer,
   dataText,
-  describeAnswer,
+  describePoll,
   excerptOf,
   readTask,
   type StatusWords,
@@ -79,10 +79,10 @@ function read(
   const json = parseObject(answer.body);
   const outcome = dialect.call(called, "", () => {
     const polled = returned(run(responseOf(answer, json), { taskId: task.taskId, endpoint: task.endpoint }));
-    return interpret(polled, answer, task, () => describeAnswer(answer, json));
+    return interpret(polled, answer, task, () => describePoll(answer, json));
   });
   if (outcome.outcome !== "adapter_fault") return outcome;
-  return failed(`${outcome.detail}; ${describeAnswer(answer, json)}`);
+  return failed(`${outcome.detail}; ${describePoll(answer, json)}`);
 }
 
 function interpret(

@@ -65,6 +65,14 @@ test.each([
   expect(reply.body.error).toMatch(words);
 });
 
+test("of a query with many unknown names the first problems are named, as of a body", async () => {
+  const { key } = await gateway.givenKey();
+  const names = Array.from({ length: 1000 }, (_, at) => `a${at}`);
+  const reply = await usage(key, `?${names.join("&")}&from=yesterday`);
+  expectStatus(reply, 400);
+  expect(reply.body.details).toHaveLength(20);
+});
+
 test("it needs a key that is good, is of a suspended account, too, and not of a closed one", async () => {
   const key = await gateway.givenKey();
   expectStatus(await ask("GET", "/api/v1/usage", {}), 401);

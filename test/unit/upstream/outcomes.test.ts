@@ -101,6 +101,17 @@ test("the detail of an answer has its status, its code and 200 characters, witho
     });
 });
 
+test.each([
+  '<a href="https://files.example/v?a=1&amp;X-Amz-Signature=secret&#38;b=secret">',
+  "see https://files.example/v#access_token=secret",
+  '{"at":"https:\\/\\/user:secret@files.example\\/v"}',
+  "https://secret@files.example/v",
+])("the detail of an answer has no credential of the address in %s", (said) => {
+  const outcome = readGeneration(answered(403, said));
+  expect(outcome).toMatchObject({ detail: expect.stringContaining("[redacted]") });
+  expect(outcome).toMatchObject({ detail: expect.not.stringContaining("secret") });
+});
+
 // Guarantee: no line of the log has text from a customer's body, though the upstream repeats it.
 test("the detail of an answer has nothing of the request, however it is spelt", () => {
   const sent = JSON.stringify({ prompt: "a secret garden \u00e4m Fluss", imageUrl: "https://c.example/me" });
@@ -121,6 +132,29 @@ test("the detail of an answer has nothing of the request, however it is spelt", 
       expect(outcome).toMatchObject({ text: said });
     }
   }
+});
+
+test.each([
+  answered(500, { code: 500, msg: "away", data: { task_id: "t1", prompt: "a secret garden" } }),
+  answered(400, { code: 400, msg: "away", prompt: "a secret garden", input: { prompt: "a secret garden" } }),
+])("the detail of a poll has nothing of the request that its answer describes: %j", (answer) => {
+  const { detail } = readPoll(answer, "t1") as { detail: string };
+  expect(detail).toMatch(/^HTTP \d+, code \d+(, task id t1)?: .*away/);
+  expect(detail).not.toContain("secret");
+});
+
+test("a large body whose refusal almost repeats it does not hold up the process", () => {
+  // Each place of the answer was looked for in the whole body, 0.5 s for one refusal.
+  const shots = Array.from({ length: 25 }, () => ({ Scene: "a".repeat(10_000), duration: 0.4 }));
+  const sent = JSON.stringify({ nFrames: "10", shots });
+  const answer = answered(400, JSON.stringify({ code: 400, error: "aaaaa0aaaaa1aaaaa2aaaaa3".repeat(20) }));
+  const fromMs = performance.now();
+  for (let times = 0; times < 5; times++)
+    expect(readGeneration(answer, sent)).toMatchObject({
+      outcome: "refused",
+      detail: expect.stringContaining("aaaaa0aaaaa1"),
+    });
+  expect(performance.now() - fromMs).toBeLessThan(1000);
 });
 
 test("a status of a new task is one of the API's: a known word is read, another is left out", () => {
