@@ -202,7 +202,7 @@ type TaskReading =
   | { status: undefined; word: string; data: Record<string, unknown> };
 
 /**
- * Without a usable `video_url` it is not completed; not completed it has none, since it may be refunded.
+ * Without a usable `video_url` it is not completed; not completed it has none, since it may be refunded. Completed, its progress is 100.
  * @param createdAtMs when it was bound, for data that do not say
  */
 export function readTask(
@@ -216,6 +216,7 @@ export function readTask(
   const hasVideo = isVideoUrl(data.video_url);
   if (status !== "completed" || !hasVideo) delete data.video_url;
   if (status === undefined) return { status, word: word.slice(0, WORD_CHARS_SHOWN_MAX).toWellFormed(), data };
+  if (status === "completed" && hasVideo && data.progress !== undefined) data.progress = 100;
   if (status !== "completed" || hasVideo) return { status, data };
   data.status = "processing";
   delete data.completed_at;

@@ -504,6 +504,16 @@ describe("a poll", () => {
     expect(name in data).toBe(shown !== undefined);
   });
 
+  // The spec, section 2.2.
+  test.each([0, 99, "45%"])(
+    "a completed task has a progress of 100 where the upstream says %j",
+    (progress) => {
+      const said = { ...task, status: "completed", video_url: "https://v.example/1", progress };
+      const outcome = readPoll(ok(said), ID);
+      expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual({ ...said, progress: 100 });
+    },
+  );
+
   test("an envelope with code 404, as HTTP 404 or 200: gone", () => {
     expect(readPoll(answered(404, error(404)), ID)).toEqual({ outcome: "gone" });
     expect(readPoll(answered(200, error(404)), ID)).toEqual({ outcome: "gone" });
