@@ -125,7 +125,7 @@ export async function correctCharges(
     all.push(...wrong.slice(0, SHOWN_MAX - all.length));
     for (const one of wrong) {
       const outcome = terms.isDryRun
-        ? await foreseen(nodes, one)
+        ? await foreseen(nodes, one, wanted)
         : await correctOne(nodes, one, wanted, actor, readArchived);
       found[outcome]++;
       if (outcome === "corrected") found.credits += one.credits;
@@ -233,13 +233,19 @@ async function chargesInRedis(
 async function foreseen(
   nodes: RedisNodes,
   { entry: { partition, accountId, requestId } }: WrongCharge,
-): Promise<"corrected" | "refunded" | "running"> {
+  { reference }: CorrectionTerms,
+): Promise<"corrected" | "repeated" | "refunded" | "running"> {
   const redis = nodes.of(partition);
   const { refunds } = accountNames(partition, accountId);
   const { state, refunded } = requestOf(await redis.get(requestName(partition, requestId)));
-  if (refunded !== undefined || (await redis.hexists(refunds, requestId)) === 1) return "refunded";
+  const earlier = await redis.hget(refunds, requestId);
+  if (earlier === referenceOf(reference, requestId)) return "repeated";
+  if (refunded !== undefined || earlier !== null) return "refunded";
   return state === "bound" ? "running" : "corrected";
 }
+
+/** Of the correction of one charge. @param ofAll that of the call */
+const referenceOf = (ofAll: string, requestId: string): string => `${ofAll} ${requestId}`;
 
 async function correctOne(
   nodes: RedisNodes,
@@ -248,7 +254,7 @@ async function correctOne(
   actor: Actor,
   readArchived: ReadArchived | undefined,
 ): Promise<"corrected" | "repeated" | "refunded" | "running"> {
-  const reference = `${ofAll} ${requestId}`;
+  const reference = referenceOf(ofAll, requestId);
   const { outcome } = await oncePerReference(
     { nodes, accountId, reference, standsFor: `adjustment ${credits}`, readArchived },
     (lookedUp) =>
