@@ -8,9 +8,16 @@ import {
   requireReference,
 } from "../operations/credits/references.ts";
 import type { Actor } from "../records/actor.ts";
-import { readCut } from "../records/checkpoints.ts";
+import { type Cut, readCut } from "../records/checkpoints.ts";
 import { cursorOf, positionOf } from "../records/cursors.ts";
-import { compareIds, detailsOf, kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
+import {
+  compareIds,
+  detailsOf,
+  kindOf,
+  LEDGER_START,
+  type LedgerEntry,
+  readLedger,
+} from "../records/ledger-entries.ts";
 import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { requestOf } from "../records/records.ts";
@@ -168,18 +175,23 @@ interface WrongCharges {
 /** Of charges whose record was collected only the ledger knows whether they were refunded. */
 async function wrongCharges(nodes: RedisNodes, partition: number, wanted: Wanted): Promise<WrongCharges> {
   for (let reads = 1; reads <= READS_MAX; reads++) {
-    const { atMs } = await readCut(nodes.of(partition), partition);
-    const archived = atMs >= wanted.fromMs ? await archivedCharges(nodes, partition, wanted) : undefined;
+    const before = await readCut(nodes.of(partition), partition);
+    const archived = isCutAfter(before, wanted) ? await archivedCharges(nodes, partition, wanted) : undefined;
     const found = await chargesInRedis(nodes, partition, wanted, archived);
     // Entries that leave Redis between the two reads would be in neither.
-    const { atMs: cutMs, lastEntry } = await readCut(nodes.of(partition), partition);
-    if (archived ? compareIds(lastEntry, archived.archivedTo) <= 0 : cutMs < wanted.fromMs) return found;
+    const cut = await readCut(nodes.of(partition), partition);
+    if (archived ? compareIds(cut.lastEntry, archived.archivedTo) <= 0 : !isCutAfter(cut, wanted))
+      return found;
   }
   throw new OperatorError(
     "entries are leaving Redis; repeat the call with the same reference",
     "unavailable",
   );
 }
+
+/** True if entries from that time on may have left Redis. */
+const isCutAfter = ({ lastEntry, atMs }: Cut, { fromMs }: Wanted): boolean =>
+  lastEntry !== LEDGER_START && atMs >= fromMs;
 
 async function archivedCharges(
   nodes: RedisNodes,

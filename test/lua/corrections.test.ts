@@ -137,6 +137,13 @@ test("a corrected task is not listed as refunded, also once its record was colle
   }
 });
 
+test("a time before the first charge needs no archive where nothing has left Redis", async () => {
+  const { terms } = await givenHour();
+  const { charges } = await run({ ...terms, isDryRun: true });
+  for (const fromMs of [0, -1000])
+    expect(await run({ ...terms, fromMs, isDryRun: true })).toMatchObject({ charges: charges + 1 });
+});
+
 test("a price file narrows it down to the charges that name it", async () => {
   const { listed, terms } = await givenHour();
   const found = await run({ ...terms, priceList: "wrong.yaml" });
