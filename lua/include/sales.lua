@@ -18,12 +18,14 @@ end
 local function note_sale(ledger, entry, kind, kept_ms)
   local month, _, month_at = day_of(tonumber(entry.at))
   local name = string.match(ledger, "^tg:{p%d+}") .. ":sold:" .. month
-  -- Metadata may be nested deeper than cjson reads.
-  local is_read, details = pcall(cjson.decode, entry.details or "{}")
+  -- Without metadata, which comes last and may be nested deeper than cjson reads.
+  local text = string.gsub(entry.details or "{}", ',?"metadata":.*$', "}", 1)
+  local is_read, details = pcall(cjson.decode, text)
   if not is_read then details = {} end
-  local group = kind .. " " .. (details.currency or "-") .. " " .. (details.package or "")
+  local of_currency = kind .. " " .. (details.currency or "-") .. " "
+  local group = of_currency .. (details.package or "")
   if call("HEXISTS", name, "grants " .. group) == 0 and call("HLEN", name) >= SOLD_FIELDS_MAX then
-    group, details = kind .. " - *", {}
+    group = of_currency .. "*"
   end
   add_sum(name, "grants " .. group, 1)
   add_sum(name, "credits " .. group, entry.amount)

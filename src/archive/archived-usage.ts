@@ -11,6 +11,9 @@ import {
 } from "../ledger/usage.ts";
 import type { ArchiveQuery } from "./tables.ts";
 
+/** As PostgreSQL takes it: it has no year 0, and none beyond 9999 in this form. */
+const dateOf = (day: string): string => (/^\d/.test(day) ? (day < "0001" ? "-infinity" : day) : "infinity");
+
 export async function archivedUsage(
   query: ArchiveQuery,
   { accountId, from, to, by }: UsageSelection,
@@ -24,7 +27,7 @@ export async function archivedUsage(
     `SELECT ${[...shown, ...SUMS].join(", ")} FROM tollgate.usage_daily usage
      WHERE ($1::text IS NULL OR account_id = $1) AND ($2::date IS NULL OR usage.day >= $2) AND ($3::date IS NULL OR usage.day <= $3)
      ${columns.length === 0 ? "HAVING count(*) > 0" : `GROUP BY ${groups.join(", ")} ORDER BY ${order.join(", ")}`}`,
-    [accountId ?? null, from ?? null, to ?? null],
+    [accountId ?? null, from === undefined ? null : dateOf(from), to === undefined ? null : dateOf(to)],
   );
   return rows.map((row) => ({
     ...Object.fromEntries(columns.map((name) => [name, row[name] ?? ""])),
@@ -45,7 +48,7 @@ const SUMS = USAGE_COUNTS.map((name) => `sum(${name}) AS ${name}`);
 const SPENDERS = `
   SELECT account_id, sum(-amount)::bigint AS credits FROM tollgate.ledger_entries
   WHERE kind IN ('charge', 'refund') AND at >= $1::date AT TIME ZONE 'UTC' AND at < ($2::date + 1) AT TIME ZONE 'UTC'
-  GROUP BY account_id ORDER BY credits DESC, account_id COLLATE "C" DESC LIMIT $3`;
+  GROUP BY account_id HAVING sum(-amount) > 0 ORDER BY credits DESC, account_id COLLATE "C" DESC LIMIT $3`;
 
 /** Accounts that spent most in these days, both inclusive. */
 export async function archivedSpenders(
@@ -53,7 +56,11 @@ export async function archivedSpenders(
   { from, to }: { from: string; to: string },
   limit: number,
 ): Promise<{ accountId: string; amount: number }[]> {
-  const rows = await query<{ account_id: string; credits: string }>(SPENDERS, [from, to, limit]);
+  const rows = await query<{ account_id: string; credits: string }>(SPENDERS, [
+    dateOf(from),
+    dateOf(to),
+    limit,
+  ]);
   return rows.map((row) => ({ accountId: row.account_id, amount: Number(row.credits) }));
 }
 
@@ -68,7 +75,7 @@ export async function archivedSales(query: ArchiveQuery, month: string): Promise
   const { first, next } = monthBounds(month);
   const rows = await query<Record<"kind" | "package" | "currency" | "grants" | "credits" | "paid", string>>(
     SALES,
-    [first, next],
+    [dateOf(first), dateOf(next)],
   );
   return rows.map(({ kind, package: name, currency, grants, credits, paid }) => ({
     ...{ kind: kind as Sale["kind"], package: name, currency },
@@ -90,7 +97,7 @@ export async function archivedStatements(
   const rows = await query<StatementRow>(
     `SELECT DISTINCT ON (account_id) *, month = $2::date AS is_this FROM tollgate.statements
      WHERE account_id = ANY ($1::text[]) AND month <= $2::date ORDER BY account_id, month DESC`,
-    [accountIds, monthBounds(month).first],
+    [accountIds, dateOf(monthBounds(month).first)],
   );
   return new Map(rows.map((row) => [row.account_id, statementOf(row)]));
 }
@@ -108,7 +115,10 @@ const TOTAL = `
 /** A UTC month of all accounts together. */
 export async function archivedTotal(query: ArchiveQuery, month: string): Promise<Statement> {
   const { first, next } = monthBounds(month);
-  const [row] = await query<Record<(typeof STATEMENT_NUMBERS)[number], string>>(TOTAL, [first, next]);
+  const [row] = await query<Record<(typeof STATEMENT_NUMBERS)[number], string>>(TOTAL, [
+    dateOf(first),
+    dateOf(next),
+  ]);
   const paid = (await archivedSales(query, month)).flatMap(({ amountPaid: amount, currency }) =>
     amount === undefined ? [] : [{ amount, currency }],
   );

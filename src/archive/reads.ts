@@ -1,3 +1,4 @@
+import { isMomentMs } from "../domain/moments.ts";
 import type { ArchivedUsage } from "../ledger/account-usage.ts";
 import type { ArchivedSales } from "../ledger/sales.ts";
 import type { ArchivedStatements } from "../ledger/statements.ts";
@@ -149,8 +150,13 @@ const filterValues = ({ fromMs, toMs, wanted, endpoint, refundsToMs }: HistoryFi
   timeOf(toMs),
 ];
 
-const timeOf = (ms: number | string | undefined): string | null =>
-  ms === undefined ? null : new Date(Number(ms)).toISOString();
+/** As PostgreSQL takes it: it has no year 0, and none beyond 9999 in this form. */
+function timeOf(ms: number | string | undefined): string | null {
+  if (ms === undefined) return null;
+  const atMs = Number(ms);
+  if (isMomentMs(atMs)) return new Date(atMs).toISOString();
+  return atMs < 0 ? "-infinity" : "infinity";
+}
 
 const REQUESTS = `
   SELECT request_id, status, admitted_at, bound_at, finished_at, coalesce((

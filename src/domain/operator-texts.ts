@@ -20,10 +20,18 @@ export function metadataProblem(metadata: Metadata): string | undefined {
   const text = JSON.stringify(metadata);
   // Valid JSON, but no database takes it.
   if (UNSTORABLE.test(text)) return "metadata has no character U+0000 and no half of a surrogate pair";
+  if (hasInexactNumber(metadata))
+    return "metadata has no number beyond 2^53 - 1, which would be rounded; write a longer one as a text";
   if (Object.keys(metadata).length > METADATA_NAMES_MAX)
     return `metadata has at most ${METADATA_NAMES_MAX} names`;
   const bytes = Buffer.byteLength(text);
   return bytes <= METADATA_BYTES_MAX ? undefined : `metadata has at most ${METADATA_BYTES_MAX} bytes`;
+}
+
+/** True for numbers that JSON.parse has rounded, or may have. */
+function hasInexactNumber(value: unknown): boolean {
+  if (typeof value === "number") return Math.abs(value) > Number.MAX_SAFE_INTEGER;
+  return typeof value === "object" && value !== null && Object.values(value).some(hasInexactNumber);
 }
 
 export const ACCOUNT_ID = /^[A-Za-z0-9_.-]{1,64}$/;

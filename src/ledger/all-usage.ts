@@ -117,8 +117,9 @@ async function usageByAccount(
   const ids = [...(inside === "" ? [] : [last]), ...found.map(({ member }) => member)].slice(0, ACCOUNTS_MAX);
   const rows: UsageRow[] = [];
   const since: { entriesMs?: number | undefined; endedMs?: number | undefined } = {};
+  let source: AllUsage["source"] = archive ? "archive" : "redis";
   const page = (place?: string): AllUsage => ({
-    ...{ rows, next: place && cursorOf(list, place), source: archive ? "archive" : "redis" },
+    ...{ rows, next: place && cursorOf(list, place), source },
     ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, unread: reads.unread() },
   });
   let left = RECORDS_MAX;
@@ -126,6 +127,8 @@ async function usageByAccount(
     const query = { accountId, from, to, by: rest, limit: limit - rows.length };
     const after = accountId === last ? inside : undefined;
     const used = await accountUsage(nodes, { ...query, after }, archive);
+    // The archive may be away.
+    if (used.source === "redis") source = "redis";
     since.entriesMs = latestOf(since.entriesMs, used.sinceMs);
     since.endedMs = latestOf(since.endedMs, used.endedSinceMs);
     rows.push(...used.rows.map((row) => ({ account_id: accountId, ...row })));

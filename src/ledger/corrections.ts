@@ -8,9 +8,16 @@ import {
   requireReference,
 } from "../operations/credits/references.ts";
 import type { Actor } from "../records/actor.ts";
-import { readCut } from "../records/checkpoints.ts";
+import { type Cut, readCut } from "../records/checkpoints.ts";
 import { cursorOf, positionOf } from "../records/cursors.ts";
-import { compareIds, detailsOf, kindOf, type LedgerEntry, readLedger } from "../records/ledger-entries.ts";
+import {
+  compareIds,
+  detailsOf,
+  kindOf,
+  LEDGER_START,
+  type LedgerEntry,
+  readLedger,
+} from "../records/ledger-entries.ts";
 import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { requestOf } from "../records/records.ts";
@@ -125,7 +132,7 @@ export async function correctCharges(
     all.push(...wrong.slice(0, SHOWN_MAX - all.length));
     for (const one of wrong) {
       const outcome = terms.isDryRun
-        ? await foreseen(nodes, one)
+        ? await foreseen(nodes, one, wanted)
         : await correctOne(nodes, one, wanted, actor, readArchived);
       found[outcome]++;
       if (outcome === "corrected") found.credits += one.credits;
@@ -168,18 +175,23 @@ interface WrongCharges {
 /** Of charges whose record was collected only the ledger knows whether they were refunded. */
 async function wrongCharges(nodes: RedisNodes, partition: number, wanted: Wanted): Promise<WrongCharges> {
   for (let reads = 1; reads <= READS_MAX; reads++) {
-    const { atMs } = await readCut(nodes.of(partition), partition);
-    const archived = atMs >= wanted.fromMs ? await archivedCharges(nodes, partition, wanted) : undefined;
+    const before = await readCut(nodes.of(partition), partition);
+    const archived = isCutAfter(before, wanted) ? await archivedCharges(nodes, partition, wanted) : undefined;
     const found = await chargesInRedis(nodes, partition, wanted, archived);
     // Entries that leave Redis between the two reads would be in neither.
-    const { atMs: cutMs, lastEntry } = await readCut(nodes.of(partition), partition);
-    if (archived ? compareIds(lastEntry, archived.archivedTo) <= 0 : cutMs < wanted.fromMs) return found;
+    const cut = await readCut(nodes.of(partition), partition);
+    if (archived ? compareIds(cut.lastEntry, archived.archivedTo) <= 0 : !isCutAfter(cut, wanted))
+      return found;
   }
   throw new OperatorError(
     "entries are leaving Redis; repeat the call with the same reference",
     "unavailable",
   );
 }
+
+/** True if entries from that time on may have left Redis. */
+const isCutAfter = ({ lastEntry, atMs }: Cut, { fromMs }: Wanted): boolean =>
+  lastEntry !== LEDGER_START && atMs >= fromMs;
 
 async function archivedCharges(
   nodes: RedisNodes,
@@ -233,13 +245,19 @@ async function chargesInRedis(
 async function foreseen(
   nodes: RedisNodes,
   { entry: { partition, accountId, requestId } }: WrongCharge,
-): Promise<"corrected" | "refunded" | "running"> {
+  { reference }: CorrectionTerms,
+): Promise<"corrected" | "repeated" | "refunded" | "running"> {
   const redis = nodes.of(partition);
   const { refunds } = accountNames(partition, accountId);
   const { state, refunded } = requestOf(await redis.get(requestName(partition, requestId)));
-  if (refunded !== undefined || (await redis.hexists(refunds, requestId)) === 1) return "refunded";
+  const earlier = await redis.hget(refunds, requestId);
+  if (earlier === referenceOf(reference, requestId)) return "repeated";
+  if (refunded !== undefined || earlier !== null) return "refunded";
   return state === "bound" ? "running" : "corrected";
 }
+
+/** Of the correction of one charge. @param ofAll that of the call */
+const referenceOf = (ofAll: string, requestId: string): string => `${ofAll} ${requestId}`;
 
 async function correctOne(
   nodes: RedisNodes,
@@ -248,7 +266,7 @@ async function correctOne(
   actor: Actor,
   readArchived: ReadArchived | undefined,
 ): Promise<"corrected" | "repeated" | "refunded" | "running"> {
-  const reference = `${ofAll} ${requestId}`;
+  const reference = referenceOf(ofAll, requestId);
   const { outcome } = await oncePerReference(
     { nodes, accountId, reference, standsFor: `adjustment ${credits}`, readArchived },
     (lookedUp) =>

@@ -99,6 +99,7 @@ async function fromRedis(
   const newest = last ? await redis.xrange(partitionNames(partition).ledger, last, last) : [];
   // Where the last entry has left Redis, all have.
   if (!newest[0]) {
+    requireReach(last, period.toMs, month);
     const sinceMs = last && msOf(last) >= period.fromMs ? msOf(last) + 1 : undefined;
     return { statement: statement.end(Number(stored ?? 0)), sinceMs };
   }
@@ -111,12 +112,22 @@ async function fromRedis(
       oldestMs = Math.min(oldestMs, entry.atMs);
     }
     hasLeft = page.outcome === "left";
+    if (hasLeft && oldestMs >= period.toMs) requireReach(page.next, period.toMs, month);
     slices++;
     if (slices !== SLICES_FIRST || hasLeft || page.next === "") continue;
     const rolled = await rolledStatement(place, month);
     if (rolled) return { statement: rolled, sinceMs: undefined };
   }
   return { statement: statement.end(balanceAfter), sinceMs: hasLeft ? oldestMs : undefined };
+}
+
+/** @param left the account's newest entry that has left Redis @throws OperatorError: after it, nobody knows the balance at the month's end */
+function requireReach(left: string | undefined, toMs: number, month: string): void {
+  if (!left || msOf(left) < toMs) return;
+  throw new OperatorError(
+    `entries after ${month} have left Redis for the archive, which cannot be read now or is not configured; try again later`,
+    "unavailable",
+  );
 }
 
 interface FoundInRedis {

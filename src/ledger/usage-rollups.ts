@@ -137,7 +137,8 @@ export function usageCounts({
   failed,
   seconds,
 }: UsageNumbers): UsageCounts | undefined {
-  if (requests + charged + refunded + completed + failed === 0) return undefined;
+  // A refund that was taken back counts below zero, so a sum of them could be 0 by chance.
+  if ([requests, charged, refunded, completed, failed].every((number) => number === 0)) return undefined;
   return { requests, credits: charged, refunds: refunded, completed, failed, seconds };
 }
 

@@ -121,7 +121,7 @@ export const readCheckpoint = async (
   checkpointOf((await redis.get(accountNames(partition, accountId).checkpoint)) ?? "");
 
 /** Where a partition's ledger begins. */
-interface Cut {
+export interface Cut {
   /** Id of the last entry that has left it; `LEDGER_START` if none has. */
   lastEntry: string;
   /** When that entry was made, Unix ms; 0 if none has left. Redis has all entries that are younger. */

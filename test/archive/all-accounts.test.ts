@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { periodOf } from "../../src/admin/api/request.ts";
 import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
 import { totalStatement } from "../../src/ledger/total-statement.ts";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
-import { pageAllTransactions } from "../../src/operations/credits/transactions.ts";
+import { pageAllTransactions, pageTransactions } from "../../src/operations/credits/transactions.ts";
 import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
 import { givenExample } from "./example.ts";
 import { type ArchiveStage, givenArchiveStage } from "./stage.ts";
@@ -104,4 +105,40 @@ test("top accounts of months that Redis does not reach come from the archive", a
   });
   const inRedis = await topAccounts(stage.nodes, { by: "spend", limit: 1, ...period });
   expect(inRedis).toMatchObject({ source: "redis", accounts: [], sinceMs: expect.any(Number) });
+});
+
+// Guarantee: the list is the same from either source: nobody is in it who spent nothing.
+test("an account whose charges were all refunded is none that spent", async () => {
+  const period = { from: "2025-10-17", to: "2025-10-17" };
+  expect(await topAccounts(stage.nodes, { by: "spend", limit: 10, ...period }, archive)).toMatchObject({
+    source: "archive",
+    accounts: [],
+  });
+});
+
+// Guarantee: a period without an end, as programs write it, is answered.
+test("days at both ends of the calendar are those that PostgreSQL cannot write, too", async () => {
+  const all = { from: "0000-01-01", to: "9999-12-31" };
+  expect(await transactions(100, periodOf(all))).toHaveLength(22);
+  expect(
+    (await pageTransactions(stage.nodes, "acme", { limit: 100, ...periodOf(all) }, archive)).entries,
+  ).toHaveLength(16);
+  expect((await allUsage(stage.nodes, { ...all, by: ["month"], limit: 100 }, archive)).rows).toHaveLength(3);
+  expect((await topAccounts(stage.nodes, { by: "spend", limit: 1, ...all }, archive)).accounts).toMatchObject(
+    [{ accountId: "acme", amount: 100 }],
+  );
+  for (const [month, closing] of [
+    ["0000-01", 0],
+    ["9999-12", 640],
+  ] as const) {
+    expect((await totalStatement(stage.nodes, month, archive)).statement).toMatchObject({ closing });
+    expect((await salesOf(stage.nodes, month, archive)).sales).toEqual([]);
+  }
+});
+
+test("usage by account says that it is from Redis while the archive is away", async () => {
+  const away = openArchiveReads("postgres://127.0.0.1:1/none");
+  const found = await allUsage(stage.nodes, { by: ["account"], limit: 100 }, away.of(stage.nodes));
+  away.close();
+  expect(found).toMatchObject({ source: "redis", sinceMs: expect.any(Number) });
 });

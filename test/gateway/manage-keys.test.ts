@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { BODY_EXAMPLES } from "../../src/admin/api/examples.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../src/domain/endpoints.ts";
-import { expectStatus, type Reply } from "../support/gateway.ts";
+import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { sendForm } from "./openapi-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -127,6 +127,20 @@ test("a key that exists elsewhere is taken over once, works at once, and is told
   expectStatus(await importKey(account, { key: secret(), expires_at: "2020-01-01T00:00:00Z" }), 400);
   const reader = await stage.givenToken(["keys:read"]);
   expectStatus(await importKey(account, { key: secret() }, reader), 403);
+});
+
+// Guarantee: an import that is run again is safe, however much later.
+test("a repeat of an import is the same after its end has passed", async () => {
+  const account = await stage.givenAccount();
+  const body = { key: secret(), expires_at: new Date(Date.now() + 1500).toISOString() };
+  const made = await importKey(account, body);
+  expectStatus(made, 201);
+  await until(async () => Date.now() > Date.parse(body.expires_at), "the key to expire");
+  const again = await importKey(account, body);
+  expectStatus(again, 200);
+  expect(again.body).toMatchObject({ key_id: made.body.key_id });
+  const others = await importKey(await stage.givenAccount(), body);
+  expectStatus(others, 409);
 });
 
 test("an account is made with limits, and a key shows what is enforced: the lower of its own and its account's", async () => {

@@ -61,6 +61,29 @@ describe("texts", () => {
   );
 });
 
+// Guarantee: what a backend reads of its metadata is what it wrote, also an id that is a number.
+test.each(["1234567890123456789", "-9007199254740993", "1e400"])(
+  "metadata with the number %s, which would be stored as another one, is refused",
+  async (number) => {
+    const account = await stage.givenAccount();
+    const headers = { "content-type": "application/json" };
+    const metadata = `"metadata": {"crm": [{"id": ${number}}]}`;
+    for (const refused of [
+      await stage.manage("PATCH", `/accounts/${account}`, { body: `{${metadata}}`, headers }),
+      await stage.manage("POST", `/accounts/${account}/grants`, {
+        body: `{"credits": 1, "reference": "r", ${metadata}}`,
+        headers,
+      }),
+    ]) {
+      expectStatus(refused, 400);
+      expect(refused.body.errors).toMatchObject([{ path: "/metadata" }]);
+    }
+    const kept = { metadata: { crm: [{ id: Number.MAX_SAFE_INTEGER, rate: 0.25 }] } };
+    const made = await stage.manage("PATCH", `/accounts/${account}`, { body: kept });
+    expect(made.body).toMatchObject({ ...kept, balance: 0 });
+  },
+);
+
 test("what follows a second question mark belongs to the query", async () => {
   expectStatus(await stage.manage("GET", "/accounts?limit=1?status=closed"), 400);
   expectStatus(await stage.manage("GET", "/accounts?prefix=a?&limit=1"), 400);

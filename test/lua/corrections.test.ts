@@ -4,9 +4,10 @@ import { type CorrectionTerms, correctCharges } from "../../src/ledger/correctio
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { listTasks } from "../../src/operations/tasks/task-lists.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { detailsOf, kindOf } from "../../src/records/ledger-entries.ts";
-import { accountNames } from "../../src/records/names.ts";
+import { accountNames, requestName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { createClient } from "../support/client.ts";
@@ -109,6 +110,38 @@ test("exactly the charges of that price and time are found and given back, once 
     refundTask(nodes, wrong[0]!.requestId, { reason: "r", reference: "f-2" }, ANN),
   ).rejects.toMatchObject({ problem: "already_refunded" });
   expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
+// Guarantee: a rehearsal of a repeat foresees what the repeat says.
+test("a dry run tells what this reference gave back before from what was refunded", async () => {
+  const { terms } = await givenHour();
+  await run(terms);
+  const repeat = await run(terms);
+  expect(repeat).toMatchObject({ corrected: 0, repeated: 3, refunded: 2, running: 1, credits: 0 });
+  expect(await run({ ...terms, isDryRun: true })).toEqual(repeat);
+  expect(await run({ ...terms, reference: "again", isDryRun: true })).toEqual(
+    await run({ ...terms, reference: "again" }),
+  );
+});
+
+// Guarantee: support does not take a corrected task for a refunded one, whatever is left of its record.
+test("a corrected task is not listed as refunded, also once its record was collected", async () => {
+  const { wrong, refunded, terms } = await givenHour();
+  await run(terms);
+  for (const isCollected of [false, true]) {
+    if (isCollected)
+      await connection.redis.del(...[wrong[0]!, refunded].map(({ requestId }) => requestName(0, requestId)));
+    const { tasks } = await listTasks(nodes, "acme", { limit: 100 });
+    const isRefunded = (id: string) => tasks.find(({ requestId }) => requestId === id)?.refunded;
+    expect([isRefunded(wrong[0]!.requestId), isRefunded(refunded.requestId)]).toEqual([false, true]);
+  }
+});
+
+test("a time before the first charge needs no archive where nothing has left Redis", async () => {
+  const { terms } = await givenHour();
+  const { charges } = await run({ ...terms, isDryRun: true });
+  for (const fromMs of [0, -1000])
+    expect(await run({ ...terms, fromMs, isDryRun: true })).toMatchObject({ charges: charges + 1 });
 });
 
 test("a price file narrows it down to the charges that name it", async () => {

@@ -2,6 +2,7 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { monthOf } from "../../src/domain/moments.ts";
 import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
+import { listKeys } from "../../src/operations/accounts/account-lists.ts";
 import {
   createAccount,
   patchAccount,
@@ -166,6 +167,23 @@ test("an account that does not exist is not changed into one", async () => {
     path: "limits/rate_limit",
   });
   expect(await redis.client.exists(accountNames(partitionOf(accountId, 64), accountId).account)).toBe(0);
+});
+
+// Guarantee: a key that may do less, or nothing any more, has no heir that may do all.
+test("what was changed of a key while it was rotated holds for the new one", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const issued = await issueKey(nodes, { accountId }, ANN);
+  const read = async (keyId: string) => (await readKey(nodes, keyId, accountId))!;
+  const before = await read(issued.keyId);
+  const allowed = { allowedEndpoints: ["gen2/text-to-video"], allowedAddresses: ["10.0.0.0/8"] };
+  await changeKey(nodes, before, { ...allowed, limits: { rate_limit: 3 } }, ANN);
+  const heir = await read((await rotateKey(nodes, before, 60_000, ANN)).keyId);
+  expect(heir.restrictions).toEqual({ endpoints: allowed.allowedEndpoints, addresses: ["10.0.0.0/8"] });
+  expect(heir.limits.rate_limit).toBe(3);
+  await revokeKey(nodes, heir, BOB);
+  await expect(rotateKey(nodes, heir, 60_000, ANN)).rejects.toMatchObject({ problem: "key_revoked" });
+  const { keys } = await listKeys(nodes, accountId, { limit: 100 });
+  expect(keys.filter(({ status }) => status === "active").map(({ keyId }) => keyId)).toEqual([issued.keyId]);
 });
 
 // Guarantee: a shop that lost the answer asks again, and has one key; the secret is shown once.

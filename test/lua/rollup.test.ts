@@ -314,6 +314,25 @@ test("the usage of an account with 20,000 entries is read with a handful of comm
   expect(reads.hscan).toBeLessThanOrEqual(17);
 });
 
+// Guarantee: usage adds up to what is on the statement, also of a day whose numbers cancel each other out.
+test("a day has its row although a refund that was taken back weighs as much as what was completed", async () => {
+  const stage = createStage(connection, { partition: 0 });
+  stage.clock.nowMs = LATELY_MS;
+  const key = await stage.givenKey({ accountId: "acc", credits: 10 });
+  const generation = stage.request(key, { price: 1 });
+  await stage.givenTask(generation);
+  await stage.observe(generation, "expired");
+  stage.clock.nowMs += DAY_MS;
+  const task = { taskId: taskOf(generation), requestId: generation.requestId, creatorKeyId: key.keyId };
+  await stage.reclaim({ partition: 0, accountId: "acc", task, data: "{}" });
+  await rollAll();
+  const days = await usage();
+  expect(days.rows).toEqual([
+    { day: day(), ...counts(1, 1, 1) },
+    { day: day(1), ...counts(0, 0, -1, 1, 0, expect.any(Number)) },
+  ]);
+});
+
 test("days in the wrong order and an account that does not exist are refused", async () => {
   await writeEntries(redis, 0, LEDGER);
   await expect(usage([], { from: day(1), to: day(0) })).rejects.toMatchObject({ code: "invalid" });

@@ -126,7 +126,7 @@ const BOUNDS: readonly GivenEntry[] = [
       atMs: BEGIN_MS + 1000,
       reference: "deep",
       kind: "goodwill",
-      details: `{"metadata":{"x":${nested}}}`,
+      details: `{"x":${nested}}`,
     })),
   );
 
@@ -137,7 +137,7 @@ test("packages beyond the room count together, and what cannot be read of a gran
   });
   const further = sales.filter((one) => one.package === "*");
   expect(further).toContainEqual({
-    ...{ kind: "purchase", package: "*", currency: "", grants: 11, credits: 11, amountPaid: undefined },
+    ...{ kind: "purchase", package: "*", currency: "USD", grants: 11, credits: 11, amountPaid: "11.00" },
   });
   expect(further.map(({ kind, grants }) => [kind, grants])).toEqual([
     ["goodwill", 1],
@@ -145,6 +145,16 @@ test("packages beyond the room count together, and what cannot be read of a gran
     ["trial", 1],
   ]);
   expect(keptMs).toBe(BEGIN_MS + 431 * DAY_MS);
+});
+
+// Guarantee: what was paid is the same here and on the customers' statements, whatever an operator notes beside it.
+test("a sale counts with its package and its money, however deep its metadata is", async () => {
+  const paid = { package: "basic", amount_paid: "9.90", currency: "USD" };
+  const details = `${JSON.stringify(paid).slice(0, -1)},"metadata":{"x":${nested}}}`;
+  const sold = { accountId: "a", amount: 100, atMs: BEGIN_MS, reference: "deep", details };
+  expect((await soldOf([sold])).sales).toEqual([
+    { kind: "purchase", package: "basic", currency: "USD", grants: 1, credits: 100, amountPaid: "9.90" },
+  ]);
 });
 
 // Guarantee: a sum that Redis cannot hold does not stop the roll-up of usage.

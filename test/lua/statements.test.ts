@@ -111,6 +111,29 @@ test("a month of which entries have left Redis says since when it is whole, and 
   });
 });
 
+// Guarantee: finance gets no closing balance that is that of a later day.
+test("a month behind which entries have left Redis is not answered from it", async () => {
+  await server.empty();
+  const at = (day: string): number => Date.parse(`${day}T00:00:00Z`);
+  const ids = await writeEntries(redis, 0, [
+    { accountId: "acc", amount: 100, atMs: at("2026-01-02"), reference: "o-1" },
+    { accountId: "acc", amount: -30, atMs: at("2026-02-03"), reason: "mistake", reference: "a-1" },
+    { accountId: "acc", amount: 7, atMs: at("2026-03-04"), reference: "o-2" },
+  ]);
+  const { ledger, trimmed } = partitionNames(0);
+  const leave = async (count: number): Promise<void> => {
+    await redis.xtrim(ledger, "MAXLEN", ids.length - count);
+    await redis.hset(trimmed, { last_entry: ids[count - 1]!, at: at("2026-03-04"), entries: count });
+  };
+  await leave(1);
+  expect((await readStatement(nodes, "acc", "2026-01")).statement.closing).toBe(100);
+  for (const count of [2, 3]) {
+    await leave(count);
+    await expect(readStatement(nodes, "acc", "2026-01")).rejects.toMatchObject({ code: "unavailable" });
+    expect((await readStatement(nodes, "acc", "2026-03")).statement.closing).toBe(77);
+  }
+});
+
 test.each([
   ["2026-13", "2026 has no month 13"],
   ["2026-00", "2026 has no month 00"],

@@ -149,6 +149,17 @@ test("a list shows each token once, newest first, and refuses made-up cursors", 
     await expect(listTokens(nodes, { cursor: wrong, limit: 2 })).rejects.toMatchObject({ code: "invalid" });
 });
 
+// Guarantee: who reads all pages while tokens end sees each of the others once, and comes to an end.
+test("a list goes on behind a token that was removed meanwhile", async () => {
+  for (const label of ["a", "b", "c", "d"]) await given({ label });
+  const all = await listTokens(nodes, { limit: 100 });
+  const first = await listTokens(nodes, { limit: 2 });
+  const { tokens, token } = tokenNames(first.tokens.at(-1)!.tokenId);
+  await redis.client.zrem(tokens, first.tokens.at(-1)!.tokenId);
+  await redis.client.del(token);
+  expect((await listTokens(nodes, { cursor: first.next, limit: 2 })).tokens).toEqual(all.tokens.slice(2, 4));
+});
+
 /** Has operators make a token where there may be so many. @returns the outcome */
 async function madeAmong(nodes: RedisNodes, most: number, tokenId: string): Promise<string> {
   const fields = { sha256: tokenId, expires_at: Date.now() + 60_000 };

@@ -10,7 +10,9 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
+import { type RankedPlace, ranked } from "../../scripts/ledger.ts";
 import { revokeToken as revokeTokenScript, token as tokenScript } from "../../scripts/tokens.ts";
+import { placeText, readPlace } from "../accounts/account-ranks.ts";
 import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";
 
 /** Per family of tokens that operators made, and in total. TOKEN removes those that have ended. */
@@ -131,17 +133,16 @@ export async function listTokens(
   requirePageSize(limit);
   const { tokens: name } = tokenNames("");
   const redis = nodes.ofName(name);
-  const before = positionOf(LIST, cursor);
-  const rank = before === undefined ? -1 : await redis.zrevrank(name, before);
-  const from = rank === null ? 0 : rank + 1;
-  const ids = await redis.zrange(name, String(from), String(from + limit), "REV");
-  const shown = ids.slice(0, limit);
-  const records = await many<StoredToken, string>(redis, shown, (pipe, id) =>
-    pipe.hgetall(tokenNames(id).token),
+  // The token behind which a page begins may have been removed meanwhile.
+  const after = cursor === undefined ? undefined : readPlace(positionOf(LIST, cursor));
+  const places = await scriptsOf(redis).run(ranked, { list: name, after, most: limit + 1, descending: true });
+  const shown = places.slice(0, limit);
+  const records = await many<StoredToken, RankedPlace>(redis, shown, (pipe, { member }) =>
+    pipe.hgetall(tokenNames(member).token),
   );
   return {
-    tokens: records.map((record, at) => tokenRecord(shown[at]!, record)),
-    next: ids.length > limit ? cursorOf(LIST, shown.at(-1)!) : undefined,
+    tokens: records.map((record, at) => tokenRecord(shown[at]!.member, record)),
+    next: places.length > limit ? cursorOf(LIST, placeText(shown.at(-1)!)) : undefined,
   };
 }
 

@@ -151,10 +151,18 @@ export async function rotateKey(
   const { outcome } = await scriptsOf(redis).run(change, {
     ...old,
     unless: "rotated_to",
+    // The new key has what the old one had when it was read.
+    ifRevisions: [old.revision],
     fields: { rotated_to: issued.keyId, ...end },
     action: "key.rotate",
     actor,
   });
+  if (outcome === "stale") {
+    await revokeKey(nodes, { ...old, keyId: issued.keyId }, actor);
+    const latest = await readKey(nodes, old.keyId, accountId);
+    if (!latest) throw new OperatorError(`there is no key ${old.keyId}`, "not_found");
+    return rotateKey(nodes, latest, overlapMs, actor, keysMax);
+  }
   if (outcome === "kept") {
     await revokeKey(nodes, { ...old, keyId: issued.keyId }, actor);
     const { key } = keyNames(old.partition, old.keyId);

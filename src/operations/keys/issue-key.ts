@@ -272,6 +272,16 @@ export function requireNewKeysTier(tiers: () => Tiers, tier: string | undefined)
 const randomKey = (): string => `sk_${randomBytes(32).toString("base64url")}`;
 const indexOf = (key: string): string => indexName(digestOf(key));
 
+/** @throws KnownKeyError */
+async function requireUnknown(nodes: RedisNodes, token: string): Promise<void> {
+  const name = indexOf(token);
+  const [keyId = "", accountId = ""] = (await nodes.ofName(name).get(name))?.split(" ") ?? [];
+  if (keyId === "") return;
+  const partition = partitionOf(accountId, await partitionsOf(nodes));
+  if (await nodes.of(partition).exists(keyNames(partition, keyId).key))
+    throw new KnownKeyError(keyId, accountId);
+}
+
 /**
  * Takes over a key that customers have. A repeat changes nothing. @param requireNew checks a new key, not a repeat
  * @throws OperatorError `not_found` for an unknown account, `conflict` for a key of another one
@@ -282,9 +292,12 @@ export async function importKey(
   actor: Actor,
   requireNew: () => void,
 ): Promise<{ keyId: string; isNew: boolean }> {
-  const { accountId, expiresAtMs } = options;
+  const { accountId, expiresAtMs, token } = options;
   await requireAccount(nodes, accountId);
+  requireKeyOptions(options);
   try {
+    // A repeat comes when the end has passed, or the tier takes no new keys any more.
+    await requireUnknown(nodes, token);
     requireNew();
     if (expiresAtMs !== undefined) {
       const redis = nodes.of(partitionOf(accountId, await partitionsOf(nodes)));

@@ -177,15 +177,13 @@ function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charg
   return charges;
 }
 
-async function asTasks(
-  { redis, partition, accountId, archive }: Source,
-  charges: readonly Charge[],
-): Promise<TaskView[]> {
+async function asTasks(source: Source, charges: readonly Charge[]): Promise<TaskView[]> {
+  const { redis, partition, accountId, archive } = source;
   const ids = charges.map(({ entry }) => entry.requestId).filter((id) => id !== "");
   const records = await readRecords(redis, partition, ids);
   const forgotten = ids.filter((id) => records.get(id)?.state === undefined);
   const archived = archive && forgotten.length > 0 ? await archive.requests(forgotten) : undefined;
-  const byOperator = await refundedByOperator(redis, accountNames(partition, accountId).refunds, forgotten);
+  const byOperator = await refundedByOperator(source, forgotten);
   return charges.flatMap(({ entry, hasFailed }): TaskView[] => {
     const task = taskView(entry.requestId, records.get(entry.requestId));
     // An open task was listed before.
@@ -204,14 +202,21 @@ async function asTasks(
   });
 }
 
+/** Without those whose price was corrected, of which a part went back. */
 async function refundedByOperator(
-  redis: Redis,
-  refunds: string,
+  { redis, partition, accountId }: Source,
   requestIds: readonly string[],
 ): Promise<Set<string>> {
   if (requestIds.length === 0) return new Set();
-  const references = await redis.hmget(refunds, ...requestIds);
-  return new Set(requestIds.filter((_, at) => references[at] !== null));
+  const { refunds, references } = accountNames(partition, accountId);
+  const found = await redis.hmget(refunds, ...requestIds);
+  const refunded = requestIds.flatMap((id, at) => (found[at] == null ? [] : [{ id, reference: found[at] }]));
+  if (refunded.length === 0) return new Set();
+  const uses = await redis.hmget(references, ...refunded.map(({ reference }) => reference));
+  // After 400 days Redis forgets what a reference stands for; that of a correction ends with the request.
+  const isRefund = ({ id, reference }: (typeof refunded)[number], at: number): boolean =>
+    uses[at] == null ? !reference.endsWith(` ${id}`) : uses[at] === `refund ${id}`;
+  return new Set(refunded.filter(isRefund).map(({ id }) => id));
 }
 
 const isEnded = ({ status }: TaskView): boolean => status === "completed" || status === "failed";
