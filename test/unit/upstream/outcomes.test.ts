@@ -365,7 +365,12 @@ describe("a poll", () => {
   test.each(["pending", "processing", "completed", "failed"])(
     "a task that is %s; its fields are passed on as they are",
     (status) => {
-      const said = { ...task, status, error_reason: "x", ...(status === "completed" && { video_url }) };
+      const said = {
+        ...task,
+        status,
+        error_reason: "x",
+        ...(status === "completed" && { video_url, progress: 100 }),
+      };
       const outcome = readPoll(ok(said), ID);
       expect(outcome).toMatchObject({ outcome: "task", status });
       expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual(said);
@@ -435,7 +440,7 @@ describe("a poll", () => {
     ["failed", "cancelled canceled expired fail error timeout Timed-Out"],
   ] as const)("%s has other names: %s", (status, words) => {
     for (const word of [...words.split(" "), status.toUpperCase()]) {
-      const said = status === "completed" ? { ...task, video_url } : task;
+      const said = status === "completed" ? { ...task, video_url, progress: 100 } : task;
       const outcome = readPoll(ok({ ...said, status: word }), ID);
       expect(outcome, word).toEqual({ outcome: "task", status, data: JSON.stringify({ ...said, status }) });
     }
