@@ -12,7 +12,8 @@ local function alert_credits(account, now, account_id, alerts, available, is_rec
   for threshold in string.gmatch(alerts, "%d+") do
     if available < tonumber(threshold) then lowest = threshold end
   end
-  if is_recharge then return told and (lowest and alerts .. "/" .. lowest or "") or nil end
+  -- Holds may have brought the credits below a threshold that no charge has told of yet: a grant does not take it for told.
+  if is_recharge then return told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil end
   if not of_account[2] or not lowest or (told and tonumber(lowest) >= told) then return nil end
   local data = '{"balance":' .. int(available) .. ',"threshold":' .. lowest .. "}"
   add_event(account, now, account_id, of_account[2], "credits.low", subject, data, data)

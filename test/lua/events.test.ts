@@ -77,6 +77,17 @@ test("the credits are told of once as they fall below a threshold, and again aft
   expect((await eventsOf(key)).slice(3)).toEqual([low(58, 100)]);
 });
 
+test("a recharge while much is held does not take a lower threshold for told", async () => {
+  const key = await givenAccount(130, { alerts: "100 10" });
+  await charge(key, 35);
+  const held = stage.request(key, { price: 90 });
+  await stage.admit(held);
+  await stage.recharge(key, 1, randomId("order"));
+  stage.clock.nowMs += 1000;
+  await stage.bind(held);
+  expect(await eventsOf(key)).toEqual([low(95, 100), low(6, 10)]);
+});
+
 // An alert that hovered at the line once fired ten times a day.
 test("failed tasks at the line, whose refunds lift the balance above it, are told of once", async () => {
   const key = await givenAccount(100, { alerts: "100" });
@@ -230,6 +241,12 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   const holding = await givenAccount(130, { alerts: "100" });
   await stage.admit(stage.request(holding, { price: 40 }));
   await charge(holding, 1);
+  const rescued = await givenAccount(130, { alerts: "100 10" });
+  await charge(rescued, 35);
+  const large = stage.request(rescued, { price: 90 });
+  await stage.admit(large);
+  await at(() => stage.recharge(rescued, 1, randomId("order")));
+  await at(() => stage.bind(large));
   const barred = await givenAccount(10);
   const { accountId, partition, keyId } = barred;
   const actor = cliActor();
@@ -242,7 +259,7 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   await asWord(null);
   await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
   await asWord("closed");
-  const events = [key, hovering, holding, barred].map(async (one) =>
+  const events = [key, hovering, holding, rescued, barred].map(async (one) =>
     (await eventsOf(one)).map(({ type, data }) => [type, type === "key.revoked" ? "" : data]),
   );
   return { events: await Promise.all(events), keys: await toldOfKeys(scripts) };

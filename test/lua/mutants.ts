@@ -1835,8 +1835,14 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   mutant(
     "a recharge arms everything",
     "include/ledger",
-    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    'told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil',
     '""',
+  ),
+  mutant(
+    "a recharge takes a lower line for told",
+    "include/ledger",
+    "math.max(told, tonumber(lowest))",
+    "tonumber(lowest)",
   ),
   mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("what is held can be spent", "include/ledger", "balance - held_before - held", "balance + 0"),
