@@ -42,6 +42,15 @@ async function run<Call, Result>(script: Script<Call, Result>, call: Call): Prom
   return script.read(reply, call);
 }
 
+const patchAccount = (
+  scripts: ScriptRunner,
+  { accountId, partition }: Key,
+  fields: Record<string, string | null>,
+) => {
+  const call = { partition, accountId, action: "account.patch" as const, mayReinstate: true };
+  return scripts.run(account, { ...call, fields, actor: cliActor() });
+};
+
 /** Events of an account, without their ids, in the order in which they were made. */
 async function eventsOf(key: Key): Promise<{ type: string; data: unknown }[]> {
   const tag = /^tg:\{p\d+\}/.exec(key.names.account)?.[0];
@@ -143,6 +152,19 @@ test("changed thresholds are all armed, and an account without endpoints or thre
   }
 });
 
+test("thresholds that were taken away and set again are armed again", async () => {
+  const key = await givenAccount(130, { alerts: "100 10" });
+  await charge(key, 125);
+  const patch = (alerts: string | null) => patchAccount(scriptsOf(stage.redis), key, { alerts });
+  await patch(null);
+  await stage.recharge(key, 1000, randomId("order"));
+  await patch("100 10");
+  await charge(key, 1000);
+  await patch("100 10");
+  await charge(key, 1);
+  expect(await eventsOf(key), "the same again changes nothing").toEqual([low(5, 10), low(5, 10)]);
+});
+
 test("a key that is revoked is told of once", async () => {
   const key = await givenAccount(10);
   const { keyId, partition } = key;
@@ -232,6 +254,8 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   }
   await changeAccount(stage.redis, key.names.account, { alerts: "200" });
   await charge(key, 1);
+  for (const alerts of [null, "200"]) await at(() => patchAccount(scripts, key, { alerts }));
+  await charge(key, 1);
   const hovering = await givenAccount(100, { alerts: "100" });
   for (const _ of [1, 2]) {
     const generation = stage.request(hovering, { price: 5 });
@@ -251,9 +275,8 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   const { accountId, partition, keyId } = barred;
   const actor = cliActor();
   await at(() => scripts.run(revoke, { keyId, partition, actor }));
-  const patch = { partition, accountId, actor, action: "account.patch" as const, mayReinstate: true };
   const asWord = async (status: string | null): Promise<void> => {
-    await at(() => scripts.run(account, { ...patch, fields: { status, label: String(status) } }));
+    await at(() => patchAccount(scripts, barred, { status, label: String(status) }));
   };
   await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
   await asWord(null);

@@ -1821,6 +1821,12 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   ),
   mutant("changed thresholds are not armed", "include/ledger", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
   mutant(
+    "thresholds that were taken away and set again are not armed",
+    "account",
+    "if after and after.alerts then",
+    "if false then",
+  ),
+  mutant(
     "a refund arms the line",
     "include/ledger",
     'kind == "recharge" and request_id == ""',
