@@ -34,7 +34,8 @@ local function post(account, ledger, at, account_id, kind, amount, held, used, e
     -- Before the first write: what it writes can run twice.
     local available = balance - held_before - held
     local is_recharge = kind == "recharge" and request_id == ""
-    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, is_recharge, previous ~= "" and previous or account_id)
+    -- The id of an entry is that of its partition alone, and a receiver of many accounts ignores an id that it has seen.
+    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, is_recharge, account_id .. "-" .. previous)
   end
   local id = more and call("XADD", ledger, "*", "entry", entry, unpack(more)) or call("XADD", ledger, "*", "entry", entry)
   write_money(account, balance, int(held_before + held), int(used_before + used), requests, id, extras)

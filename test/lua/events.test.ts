@@ -51,10 +51,15 @@ const patchAccount = (
   return scripts.run(account, { ...call, fields, actor: cliActor() });
 };
 
+/** Of all accounts of its partition. */
+function eventNames(key: Key): Promise<string[]> {
+  const tag = /^tg:\{p\d+\}/.exec(key.names.account)?.[0];
+  return stage.redis.keys(`${tag?.replace(/[{}]/g, "?")}:event:*`);
+}
+
 /** Events of an account, without their ids, in the order in which they were made. */
 async function eventsOf(key: Key): Promise<{ type: string; data: unknown }[]> {
-  const tag = /^tg:\{p\d+\}/.exec(key.names.account)?.[0];
-  const names = await stage.redis.keys(`${tag?.replace(/[{}]/g, "?")}:event:*`);
+  const names = await eventNames(key);
   const texts = await Promise.all(names.map((name) => stage.redis.hget(name, "event")));
   const events = texts
     .map((text) => readEvent(text ?? ""))
@@ -150,6 +155,20 @@ test("changed thresholds are all armed, and an account without endpoints or thre
     expect(await eventsOf(one)).toEqual([]);
     expect(await stage.redis.hexists(one.names.account, "alerted")).toBe(0);
   }
+});
+
+// A receiver of both ignores the id of a message that it has seen.
+test("two accounts of two partitions whose latest entries have one id are told with ids of their own", async () => {
+  const names = new Set<string>();
+  for (let time = 0; time < 2; time++) {
+    stage = createStage(connection);
+    const key = await givenAccount(130, { alerts: "100" });
+    const money = (await stage.redis.hget(key.names.account, "money")) ?? "";
+    await stage.redis.hset(key.names.account, "money", money.replace(/\d+-\d+/, "1795790400000-0"));
+    await charge(key, 100);
+    for (const name of await eventNames(key)) names.add(name.slice(name.indexOf(":event:")));
+  }
+  expect(names.size).toBe(2);
 });
 
 test("thresholds that were taken away and set again are armed again", async () => {
