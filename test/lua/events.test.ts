@@ -195,6 +195,15 @@ test("a key that is revoked is told of once", async () => {
   ]);
 });
 
+test("a key that a rotation revokes at once is told of, and one that a rotation leaves valid for a while is not", async () => {
+  const key = await givenAccount(10);
+  const { keyId, partition } = key;
+  const endMs = stage.clock.nowMs + 30 * DAY_MS;
+  for (const end of [{ expires_at: endMs }, { revoked_at: stage.clock.nowMs }])
+    await run(change, { keyId, partition, fields: end, action: "key.rotate", actor: cliActor() });
+  expect(await eventsOf(key)).toEqual([{ type: "key.revoked", data: { key_id: keyId } }]);
+});
+
 test("an account that is suspended or closed is told so each time, and not that it is active again", async () => {
   const key = await givenAccount(10);
   const { accountId, partition } = key;
@@ -315,17 +324,18 @@ async function toldOfKeys({ send }: ScriptRunner): Promise<unknown> {
   const now = <Call, Result>(script: Script<Call, Result>, call: Call) =>
     send(script, [itemOf(script, call, String(stage.clock.nowMs))]);
   const endMs = stage.clock.nowMs + 10 * DAY_MS;
-  const ids = ["plain", "revoked", "endless", "late"].map((name) => `${name}-${randomId("key")}`);
+  const ids = ["plain", "revoked", "endless", "late", "rotated"].map((name) => `${name}-${randomId("key")}`);
   for (const keyId of ids) {
     const one = { key: keyRef(keyId, accountId, partition), tier: "standard", digest: keyId, limits: {} };
-    // The last one is looked at only once it has ended.
+    // The late one is looked at only once it has ended.
     const expiresAtMs = keyId === ids[3] ? endMs + 1 : endMs;
     await now(issue, { ...one, expiresAtMs, credits: 0, reference: keyId, actor });
   }
   await now(revoke, { keyId: ids[1]!, partition, actor });
   await now(change, { keyId: ids[2]!, partition, fields: { expires_at: null }, actor });
   const { expiring: list } = partitionNames(partition);
-  const listed = [await stage.redis.zcard(list)];
+  await now(change, { keyId: ids[4]!, partition, fields: { revoked_at: endMs }, actor });
+  const listed = [await stage.redis.zcard(list), (await eventsOf(owner)).length];
   for (const atMs of [endMs - 7 * DAY_MS - 1, endMs - 7 * DAY_MS, endMs + 1]) {
     stage.clock.nowMs = atMs;
     await now(expiring, { partition, most: 50 });

@@ -1852,7 +1852,13 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   ),
   mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("what is held can be spent", "include/ledger", "balance - held_before - held", "balance + 0"),
-  mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
+  mutant("a revoked key is not told of", "include/keys", '"webhooks")', '"label")'),
+  mutant(
+    "a key that a rotation revokes is not told of",
+    "change",
+    "if after.revoked_at and after.revoked_at ~= cjson.null then",
+    "if false then",
+  ),
   mutant(
     "an account is not told that it is suspended",
     "suspend",
