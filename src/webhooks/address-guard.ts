@@ -37,6 +37,11 @@ export function checkAddress(text: string, policy: AddressPolicy): AddressCheck 
   if (url.protocol !== "https:" && url.protocol !== "http:") return refused("must be https");
   if (url.username || url.password) return refused("must hold no user or password");
   url.hash = "";
+  // The `href` is kept and checked again at each delivery. `ü` is `%C3%BC` there.
+  if (url.href.length > URL_LENGTH_MAX)
+    return refused(
+      `must have at most ${URL_LENGTH_MAX} characters with all that is not ASCII percent-encoded`,
+    );
   const reason = hostProblem(url, policy);
   return reason === undefined ? { ok: true, url } : refused(reason);
 }

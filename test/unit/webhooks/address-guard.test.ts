@@ -106,6 +106,14 @@ test.each([
   expect(checked.ok && checked.url.href).toBe(href);
 });
 
+// What is kept is checked at each delivery: one that was taken was never called.
+test("an address that is too long once it is percent-encoded is refused when it is set, and one that is taken passes again", () => {
+  const of = (count: number) => `https://example.com/${"ü".repeat(count)}`;
+  expect(check(of(339))).toMatchObject({ ok: false, reason: expect.stringContaining("percent-encoded") });
+  const taken = check(of(338));
+  expect(taken.ok && check(taken.url.href)).toEqual(taken);
+});
+
 test.each([
   ["http://example.com/", "must be https"],
   ["ftp://example.com/", "must be https"],
