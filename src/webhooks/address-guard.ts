@@ -66,13 +66,13 @@ function hostProblem(url: URL, policy: AddressPolicy): string | undefined {
   return nameProblem(host.replace(/\.$/, ""), url, policy);
 }
 
-/** A name in an allowed network is decided once it is resolved. */
+/** A name in an allowed network is decided once it is resolved. A proxy resolves names in place of the gateway, so none is left to it. */
 function nameProblem(name: string, url: URL, policy: AddressPolicy): string | undefined {
   if (METADATA_NAMES.has(name)) return NOT_PUBLIC;
   if (LOCALHOST.test(name)) {
     return isAllowedNetwork("127.0.0.1", policy) || isAllowedNetwork("::1", policy) ? undefined : NOT_PUBLIC;
   }
-  if (policy.allowNetworks.length > 0) return undefined;
+  if (policy.allowNetworks.length > 0 && policy.proxyUrl === undefined) return undefined;
   if (!name.includes(".") || INNER_NAMES.test(name)) return NOT_PUBLIC;
   if (url.protocol !== "https:") return "must be https";
   return isPortAllowed(portOf(url), policy) ? undefined : portProblem(policy);
