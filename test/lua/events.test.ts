@@ -157,6 +157,15 @@ test("changed thresholds are all armed, and an account without endpoints or thre
   }
 });
 
+test("a threshold that was crossed while no endpoint wanted to be told is told of once one does", async () => {
+  const key = await givenAccount(130, { alerts: "100", webhooks: "we_1:task.failed,key.revoked" });
+  await charge(key, 40);
+  expect(await eventsOf(key)).toEqual([]);
+  await changeAccount(stage.redis, key.names.account, { webhooks: "we_1:task.failed we_2:credits.low" });
+  for (const price of [1, 1]) await charge(key, price);
+  expect(await eventsOf(key)).toEqual([low(89, 100)]);
+});
+
 // A receiver of both ignores the id of a message that it has seen.
 test("two accounts of two partitions whose latest entries have one id are told with ids of their own", async () => {
   const names = new Set<string>();
@@ -299,6 +308,10 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   await stage.admit(large);
   await at(() => stage.recharge(rescued, 1, randomId("order")));
   await at(() => stage.bind(large));
+  const unasked = await givenAccount(130, { alerts: "100", webhooks: "we_1:task.failed" });
+  await charge(unasked, 40);
+  await changeAccount(stage.redis, unasked.names.account, { webhooks: "we_1:credits.low" });
+  await charge(unasked, 1);
   const barred = await givenAccount(10);
   const { accountId, partition, keyId } = barred;
   const actor = cliActor();
@@ -310,7 +323,7 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   await asWord(null);
   await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
   await asWord("closed");
-  const events = [key, hovering, holding, rescued, barred].map(async (one) =>
+  const events = [key, hovering, holding, rescued, unasked, barred].map(async (one) =>
     (await eventsOf(one)).map(({ type, data }) => [type, type === "key.revoked" ? "" : data]),
   );
   return { events: await Promise.all(events), keys: await toldOfKeys(scripts) };

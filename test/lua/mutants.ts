@@ -1845,6 +1845,12 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     '""',
   ),
   mutant(
+    "a line that nobody wanted to be told of counts as told",
+    "include/ledger",
+    "if not is_wanted or",
+    "if not of_account[2] or",
+  ),
+  mutant(
     "a recharge takes a lower line for told",
     "include/ledger",
     "math.max(told, tonumber(lowest))",
