@@ -36,6 +36,8 @@ if creates then
   rank_new_account(account, account_id)
 end
 set_fields(account, after or {})
+-- Changed thresholds are all armed, also those that the account had before.
+if after and after.alerts then call("HDEL", account, "alerted") end
 list_account(account, account_id)
 if has_other_words then change_words_of_account("ZADD", account, account_id) end
 if after and after.metadata then index_metadata(account, account_id, before.metadata, after.metadata) end

@@ -15,13 +15,15 @@
 --@args now absent_field revisions actor action fields...
 --@include audit changes keys words
 --@unless_frozen key
-local record = call("HMGET", key, "account_id", "revision")
+local record = call("HMGET", key, "account_id", "revision", "label")
 if not record[1] then return { "missing", now } end
 if absent_field ~= "" and call("HEXISTS", key, absent_field) == 1 then return { "kept", now } end
 if not is_seen(revisions, record[2]) then return { "stale", now } end
 local before, after = differing_fields(key, fields)
 if not before then return { "unchanged", now } end
 local key_id = string.match(key, ":key:(.*)$")
+-- A rotation without overlap revokes the old key.
+if after.revoked_at and after.revoked_at ~= cjson.null then tell_revoked(key, now, record[1], key_id, record[3]) end
 note_changed(key, "key " .. key_id)
 change_words_of_text("ZREM", key, before.label, record[1] .. "@" .. key_id)
 set_fields(key, after)

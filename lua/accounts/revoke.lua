@@ -9,14 +9,12 @@
 --   missing           there is no such key; nothing happens
 --@keys key tiers
 --@args now key_id actor
---@include audit changes events keys numbers
+--@include audit changes keys numbers
 --@unless_frozen key
 local record = call("HMGET", key, "account_id", "revoked_at", "label")
 if not record[1] then return { "missing", now } end
 if record[2] then return { "already_revoked", now } end
-local account = string.match(key, "^tg:{p%d+}") .. ":account:" .. record[1]
-local data = cjson.encode({ key_id = key_id, label = record[3] or nil })
-add_event(account, now, record[1], call("HGET", account, "webhooks"), "key.revoked", key_id, data, data)
+tell_revoked(key, now, record[1], key_id, record[3])
 note_changed(key, "key " .. key_id)
 call("HSET", key, "revoked_at", int(now))
 call("HDEL", key, "terms")

@@ -1,4 +1,4 @@
---@include numbers
+--@include events numbers
 -- Counts a key under its tier in `tiers` (hash of the partition: tier to how many keys use it); one that is revoked uses
 -- none. The key's `counted` says where it is counted already, so this may run any number of times.
 local function count_tier(key, tiers)
@@ -24,4 +24,11 @@ local function list_expiry(key, key_id, expires_at)
   else
     call("ZREM", list, key_id)
   end
+end
+
+-- Tells an account that a key of it was revoked (`key.revoked`). `label` is nil or false without one.
+local function tell_revoked(key, now, account_id, key_id, label)
+  local account = string.match(key, "^tg:{p%d+}") .. ":account:" .. account_id
+  local data = cjson.encode({ key_id = key_id, label = label or nil })
+  add_event(account, now, account_id, call("HGET", account, "webhooks"), "key.revoked", key_id, data, data)
 end

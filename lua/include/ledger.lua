@@ -12,8 +12,10 @@ local function alert_credits(account, now, account_id, alerts, available, is_rec
   for threshold in string.gmatch(alerts, "%d+") do
     if available < tonumber(threshold) then lowest = threshold end
   end
-  if is_recharge then return told and (lowest and alerts .. "/" .. lowest or "") or nil end
-  if not of_account[2] or not lowest or (told and tonumber(lowest) >= told) then return nil end
+  -- Holds may have brought the credits below a threshold that no charge has told of yet: a grant does not take it for told.
+  if is_recharge then return told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil end
+  local is_wanted = string.find(of_account[2] or "", "credits.low", 1, true)
+  if not is_wanted or not lowest or (told and tonumber(lowest) >= told) then return nil end
   local data = '{"balance":' .. int(available) .. ',"threshold":' .. lowest .. "}"
   add_event(account, now, account_id, of_account[2], "credits.low", subject, data, data)
   return alerts .. "/" .. lowest
@@ -33,7 +35,8 @@ local function post(account, ledger, at, account_id, kind, amount, held, used, e
     -- Before the first write: what it writes can run twice.
     local available = balance - held_before - held
     local is_recharge = kind == "recharge" and request_id == ""
-    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, is_recharge, previous ~= "" and previous or account_id)
+    -- The id of an entry is that of its partition alone, and a receiver of many accounts ignores an id that it has seen.
+    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, is_recharge, account_id .. "-" .. previous)
   end
   local id = more and call("XADD", ledger, "*", "entry", entry, unpack(more)) or call("XADD", ledger, "*", "entry", entry)
   write_money(account, balance, int(held_before + held), int(used_before + used), requests, id, extras)

@@ -70,6 +70,7 @@ export async function generate(
   const calledAtMs = gateway.overLimit.now();
   let admission: Admission;
   try {
+    if (relayed?.storeError !== undefined) throw relayed.storeError;
     admission = await storeStep(context, "ADMIT", gateway.store.admit(generation, config.tiers));
     if (admission.outcome === "restricted") admission = await admitRestricted(context, generation, admission);
   } catch (error) {

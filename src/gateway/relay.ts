@@ -6,6 +6,7 @@ import { isObject } from "../domain/json.ts";
 import { isWebUrl } from "../domain/urls.ts";
 import { CALLBACKS } from "./callbacks.ts";
 import type { RequestContext } from "./http-exchange.ts";
+import { isStoreUnavailable } from "./unmetered.ts";
 
 /** The one endpoint whose `callBackUrl` is in the API without further settings. */
 const STORYBOARD: GenerationEndpoint = "gen2-pro/storyboard";
@@ -20,6 +21,8 @@ interface Relayed {
   sent: ValidBody;
   /** The body sent if the request passes unmetered: no record exists then that a callback could name. */
   sentUnmetered: ValidBody;
+  /** Set if the store is away, so that nobody knows whether the account has registered the origin: no ADMIT may follow. */
+  storeError: unknown;
 }
 
 /** True if `callBackUrl` is relayed: `public_url` is set, and there is a key for tokens. */
@@ -67,6 +70,7 @@ export async function relay(
     // An upstream that calls nobody back is polled, and the customer is told all the same.
     sent: withAddress(valid, takesCallbacks ? `${config.webhooks.publicUrl}${CALLBACKS}${token}` : undefined),
     sentUnmetered: endpoint === STORYBOARD ? valid : withAddress(valid, undefined),
+    storeError: checked?.storeError,
   };
 }
 
@@ -74,11 +78,16 @@ async function check(
   { gateway, config, key }: RequestContext,
   endpoint: GenerationEndpoint,
   callBackUrl: string,
-): Promise<{ ok: true; url: string } | { ok: false; reason: string }> {
+): Promise<{ ok: true; url: string; storeError?: unknown } | { ok: false; reason: string }> {
   const { guard } = gateway.callbacks!;
   const checked = guard.check(callBackUrl, config.webhooks);
   if (!checked.ok || endpoint === STORYBOARD || config.webhooks.anyOrigin) return checked;
-  if (await guard.hasOrigin(key, new URL(checked.url).origin)) return checked;
+  try {
+    if (await guard.hasOrigin(key, new URL(checked.url).origin)) return checked;
+  } catch (error) {
+    if (isStoreUnavailable(error)) return { ...checked, storeError: error };
+    throw error;
+  }
   return { ok: false, reason: "must have the origin of a webhook endpoint of this account" };
 }
 

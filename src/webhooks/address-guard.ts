@@ -37,6 +37,11 @@ export function checkAddress(text: string, policy: AddressPolicy): AddressCheck 
   if (url.protocol !== "https:" && url.protocol !== "http:") return refused("must be https");
   if (url.username || url.password) return refused("must hold no user or password");
   url.hash = "";
+  // The `href` is kept and checked again at each delivery. `ü` is `%C3%BC` there.
+  if (url.href.length > URL_LENGTH_MAX)
+    return refused(
+      `must have at most ${URL_LENGTH_MAX} characters with all that is not ASCII percent-encoded`,
+    );
   const reason = hostProblem(url, policy);
   return reason === undefined ? { ok: true, url } : refused(reason);
 }
@@ -61,13 +66,13 @@ function hostProblem(url: URL, policy: AddressPolicy): string | undefined {
   return nameProblem(host.replace(/\.$/, ""), url, policy);
 }
 
-/** A name in an allowed network is decided once it is resolved. */
+/** A name in an allowed network is decided once it is resolved. A proxy resolves names in place of the gateway, so none is left to it. */
 function nameProblem(name: string, url: URL, policy: AddressPolicy): string | undefined {
   if (METADATA_NAMES.has(name)) return NOT_PUBLIC;
   if (LOCALHOST.test(name)) {
     return isAllowedNetwork("127.0.0.1", policy) || isAllowedNetwork("::1", policy) ? undefined : NOT_PUBLIC;
   }
-  if (policy.allowNetworks.length > 0) return undefined;
+  if (policy.allowNetworks.length > 0 && policy.proxyUrl === undefined) return undefined;
   if (!name.includes(".") || INNER_NAMES.test(name)) return NOT_PUBLIC;
   if (url.protocol !== "https:") return "must be https";
   return isPortAllowed(portOf(url), policy) ? undefined : portProblem(policy);

@@ -5,7 +5,6 @@ import { portOf } from "./address-guard.ts";
 import { type AddressPolicy, addressProblem } from "./public-address.ts";
 
 export interface EgressPolicy extends AddressPolicy {
-  /** A proxy that connects instead of the gateway, and checks addresses itself. */
   readonly proxyUrl: string | undefined;
   /** How long a try may take in all; each part of it has this bound, too. */
   readonly timeoutMs: number;

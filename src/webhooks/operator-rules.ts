@@ -1,5 +1,5 @@
 import { dropOldest } from "../domain/bounded.ts";
-import { listEndpoints, type WebhookRules } from "../operations/webhooks/endpoints.ts";
+import { readAddresses, type WebhookRules } from "../operations/webhooks/endpoints.ts";
 import type { Connection } from "../redis/connection.ts";
 import { hrefOf } from "./address-guard.ts";
 import { newSecret } from "./delivery-message.ts";
@@ -26,7 +26,7 @@ const ORIGINS_MAX = 10_000;
 
 /** Which addresses of customers the gateway calls when the task of a request has ended. */
 export function createCallbackGuard(
-  connection: Pick<Connection, "of" | "nodes">,
+  connection: Pick<Connection, "of">,
   nowMs: () => number = () => performance.now(),
 ) {
   const known = new Map<string, number>();
@@ -37,10 +37,10 @@ export function createCallbackGuard(
       const { accountId, partition } = account;
       const name = `${accountId} ${origin}`;
       if (nowMs() < (known.get(name) ?? 0)) return true;
-      const endpoints = await connection
+      const urls = await connection
         .of(partition)
-        .command(() => listEndpoints(connection.nodes, accountId));
-      const has = endpoints.some(({ url }) => URL.parse(url)?.origin === origin);
+        .command((redis) => readAddresses(redis, partition, accountId));
+      const has = urls.some((url) => URL.parse(url)?.origin === origin);
       known.delete(name);
       if (has) {
         dropOldest(known, ORIGINS_MAX);

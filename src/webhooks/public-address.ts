@@ -6,6 +6,8 @@ export interface AddressPolicy {
   readonly allowNetworks: readonly string[];
   /** Ports beside 443. */
   readonly allowPorts: readonly number[];
+  /** A proxy that connects instead of the gateway, and checks the addresses of names itself. */
+  readonly proxyUrl?: string | undefined;
 }
 
 interface Target {

@@ -42,10 +42,24 @@ async function run<Call, Result>(script: Script<Call, Result>, call: Call): Prom
   return script.read(reply, call);
 }
 
+const patchAccount = (
+  scripts: ScriptRunner,
+  { accountId, partition }: Key,
+  fields: Record<string, string | null>,
+) => {
+  const call = { partition, accountId, action: "account.patch" as const, mayReinstate: true };
+  return scripts.run(account, { ...call, fields, actor: cliActor() });
+};
+
+/** Of all accounts of its partition. */
+function eventNames(key: Key): Promise<string[]> {
+  const tag = /^tg:\{p\d+\}/.exec(key.names.account)?.[0];
+  return stage.redis.keys(`${tag?.replace(/[{}]/g, "?")}:event:*`);
+}
+
 /** Events of an account, without their ids, in the order in which they were made. */
 async function eventsOf(key: Key): Promise<{ type: string; data: unknown }[]> {
-  const tag = /^tg:\{p\d+\}/.exec(key.names.account)?.[0];
-  const names = await stage.redis.keys(`${tag?.replace(/[{}]/g, "?")}:event:*`);
+  const names = await eventNames(key);
   const texts = await Promise.all(names.map((name) => stage.redis.hget(name, "event")));
   const events = texts
     .map((text) => readEvent(text ?? ""))
@@ -75,6 +89,17 @@ test("the credits are told of once as they fall below a threshold, and again aft
   await stage.recharge(key, 1000, randomId("order"));
   await charge(key, 950);
   expect((await eventsOf(key)).slice(3)).toEqual([low(58, 100)]);
+});
+
+test("a recharge while much is held does not take a lower threshold for told", async () => {
+  const key = await givenAccount(130, { alerts: "100 10" });
+  await charge(key, 35);
+  const held = stage.request(key, { price: 90 });
+  await stage.admit(held);
+  await stage.recharge(key, 1, randomId("order"));
+  stage.clock.nowMs += 1000;
+  await stage.bind(held);
+  expect(await eventsOf(key)).toEqual([low(95, 100), low(6, 10)]);
 });
 
 // An alert that hovered at the line once fired ten times a day.
@@ -132,6 +157,42 @@ test("changed thresholds are all armed, and an account without endpoints or thre
   }
 });
 
+test("a threshold that was crossed while no endpoint wanted to be told is told of once one does", async () => {
+  const key = await givenAccount(130, { alerts: "100", webhooks: "we_1:task.failed,key.revoked" });
+  await charge(key, 40);
+  expect(await eventsOf(key)).toEqual([]);
+  await changeAccount(stage.redis, key.names.account, { webhooks: "we_1:task.failed we_2:credits.low" });
+  for (const price of [1, 1]) await charge(key, price);
+  expect(await eventsOf(key)).toEqual([low(89, 100)]);
+});
+
+// A receiver of both ignores the id of a message that it has seen.
+test("two accounts of two partitions whose latest entries have one id are told with ids of their own", async () => {
+  const names = new Set<string>();
+  for (let time = 0; time < 2; time++) {
+    stage = createStage(connection);
+    const key = await givenAccount(130, { alerts: "100" });
+    const money = (await stage.redis.hget(key.names.account, "money")) ?? "";
+    await stage.redis.hset(key.names.account, "money", money.replace(/\d+-\d+/, "1795790400000-0"));
+    await charge(key, 100);
+    for (const name of await eventNames(key)) names.add(name.slice(name.indexOf(":event:")));
+  }
+  expect(names.size).toBe(2);
+});
+
+test("thresholds that were taken away and set again are armed again", async () => {
+  const key = await givenAccount(130, { alerts: "100 10" });
+  await charge(key, 125);
+  const patch = (alerts: string | null) => patchAccount(scriptsOf(stage.redis), key, { alerts });
+  await patch(null);
+  await stage.recharge(key, 1000, randomId("order"));
+  await patch("100 10");
+  await charge(key, 1000);
+  await patch("100 10");
+  await charge(key, 1);
+  expect(await eventsOf(key), "the same again changes nothing").toEqual([low(5, 10), low(5, 10)]);
+});
+
 test("a key that is revoked is told of once", async () => {
   const key = await givenAccount(10);
   const { keyId, partition } = key;
@@ -141,6 +202,15 @@ test("a key that is revoked is told of once", async () => {
   expect(await eventsOf(key)).toEqual([
     { type: "key.revoked", data: { key_id: keyId, label: 'the "shop"' } },
   ]);
+});
+
+test("a key that a rotation revokes at once is told of, and one that a rotation leaves valid for a while is not", async () => {
+  const key = await givenAccount(10);
+  const { keyId, partition } = key;
+  const endMs = stage.clock.nowMs + 30 * DAY_MS;
+  for (const end of [{ expires_at: endMs }, { revoked_at: stage.clock.nowMs }])
+    await run(change, { keyId, partition, fields: end, action: "key.rotate", actor: cliActor() });
+  expect(await eventsOf(key)).toEqual([{ type: "key.revoked", data: { key_id: keyId } }]);
 });
 
 test("an account that is suspended or closed is told so each time, and not that it is active again", async () => {
@@ -221,6 +291,8 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   }
   await changeAccount(stage.redis, key.names.account, { alerts: "200" });
   await charge(key, 1);
+  for (const alerts of [null, "200"]) await at(() => patchAccount(scripts, key, { alerts }));
+  await charge(key, 1);
   const hovering = await givenAccount(100, { alerts: "100" });
   for (const _ of [1, 2]) {
     const generation = stage.request(hovering, { price: 5 });
@@ -230,19 +302,28 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   const holding = await givenAccount(130, { alerts: "100" });
   await stage.admit(stage.request(holding, { price: 40 }));
   await charge(holding, 1);
+  const rescued = await givenAccount(130, { alerts: "100 10" });
+  await charge(rescued, 35);
+  const large = stage.request(rescued, { price: 90 });
+  await stage.admit(large);
+  await at(() => stage.recharge(rescued, 1, randomId("order")));
+  await at(() => stage.bind(large));
+  const unasked = await givenAccount(130, { alerts: "100", webhooks: "we_1:task.failed" });
+  await charge(unasked, 40);
+  await changeAccount(stage.redis, unasked.names.account, { webhooks: "we_1:credits.low" });
+  await charge(unasked, 1);
   const barred = await givenAccount(10);
   const { accountId, partition, keyId } = barred;
   const actor = cliActor();
   await at(() => scripts.run(revoke, { keyId, partition, actor }));
-  const patch = { partition, accountId, actor, action: "account.patch" as const, mayReinstate: true };
   const asWord = async (status: string | null): Promise<void> => {
-    await at(() => scripts.run(account, { ...patch, fields: { status, label: String(status) } }));
+    await at(() => patchAccount(scripts, barred, { status, label: String(status) }));
   };
   await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
   await asWord(null);
   await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
   await asWord("closed");
-  const events = [key, hovering, holding, barred].map(async (one) =>
+  const events = [key, hovering, holding, rescued, unasked, barred].map(async (one) =>
     (await eventsOf(one)).map(({ type, data }) => [type, type === "key.revoked" ? "" : data]),
   );
   return { events: await Promise.all(events), keys: await toldOfKeys(scripts) };
@@ -256,17 +337,18 @@ async function toldOfKeys({ send }: ScriptRunner): Promise<unknown> {
   const now = <Call, Result>(script: Script<Call, Result>, call: Call) =>
     send(script, [itemOf(script, call, String(stage.clock.nowMs))]);
   const endMs = stage.clock.nowMs + 10 * DAY_MS;
-  const ids = ["plain", "revoked", "endless", "late"].map((name) => `${name}-${randomId("key")}`);
+  const ids = ["plain", "revoked", "endless", "late", "rotated"].map((name) => `${name}-${randomId("key")}`);
   for (const keyId of ids) {
     const one = { key: keyRef(keyId, accountId, partition), tier: "standard", digest: keyId, limits: {} };
-    // The last one is looked at only once it has ended.
+    // The late one is looked at only once it has ended.
     const expiresAtMs = keyId === ids[3] ? endMs + 1 : endMs;
     await now(issue, { ...one, expiresAtMs, credits: 0, reference: keyId, actor });
   }
   await now(revoke, { keyId: ids[1]!, partition, actor });
   await now(change, { keyId: ids[2]!, partition, fields: { expires_at: null }, actor });
   const { expiring: list } = partitionNames(partition);
-  const listed = [await stage.redis.zcard(list)];
+  await now(change, { keyId: ids[4]!, partition, fields: { revoked_at: endMs }, actor });
+  const listed = [await stage.redis.zcard(list), (await eventsOf(owner)).length];
   for (const atMs of [endMs - 7 * DAY_MS - 1, endMs - 7 * DAY_MS, endMs + 1]) {
     stage.clock.nowMs = atMs;
     await now(expiring, { partition, most: 50 });

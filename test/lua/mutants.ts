@@ -1821,6 +1821,12 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   ),
   mutant("changed thresholds are not armed", "include/ledger", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
   mutant(
+    "thresholds that were taken away and set again are not armed",
+    "account",
+    "if after and after.alerts then",
+    "if false then",
+  ),
+  mutant(
     "a refund arms the line",
     "include/ledger",
     'kind == "recharge" and request_id == ""',
@@ -1835,12 +1841,30 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   mutant(
     "a recharge arms everything",
     "include/ledger",
-    'told and (lowest and alerts .. "/" .. lowest or "") or nil',
+    'told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil',
     '""',
+  ),
+  mutant(
+    "a line that nobody wanted to be told of counts as told",
+    "include/ledger",
+    "if not is_wanted or",
+    "if not of_account[2] or",
+  ),
+  mutant(
+    "a recharge takes a lower line for told",
+    "include/ledger",
+    "math.max(told, tonumber(lowest))",
+    "tonumber(lowest)",
   ),
   mutant("a key that has ended expires", "expiring", "expires_at > now then", "true then"),
   mutant("what is held can be spent", "include/ledger", "balance - held_before - held", "balance + 0"),
-  mutant("a revoked key is not told of", "revoke", '"webhooks")', '"label")'),
+  mutant("a revoked key is not told of", "include/keys", '"webhooks")', '"label")'),
+  mutant(
+    "a key that a rotation revokes is not told of",
+    "change",
+    "if after.revoked_at and after.revoked_at ~= cjson.null then",
+    "if false then",
+  ),
   mutant(
     "an account is not told that it is suspended",
     "suspend",

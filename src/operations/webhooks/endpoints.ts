@@ -1,3 +1,4 @@
+import type { Redis } from "ioredis";
 import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, endpointNames, webhookNames, webhooksName } from "../../records/names.ts";
@@ -83,6 +84,15 @@ export async function listEndpoints(nodes: RedisNodes, accountId: string): Promi
     throw noAccount(accountId);
   const found = await readEndpoints(nodes, partition, ids);
   return found.filter((endpoint) => endpoint !== undefined);
+}
+
+/** Addresses of an account's endpoints. Only the server of its partition is asked. */
+export async function readAddresses(redis: Redis, partition: number, accountId: string): Promise<string[]> {
+  const ids = await redis.zrange(webhooksName(partition, accountId), "0", "-1");
+  const urls = await many<string | null, string>(redis, ids, (pipe, id) =>
+    pipe.hget(endpointNames(partition, id).endpoint, "url"),
+  );
+  return urls.filter((url) => url !== null);
 }
 
 /** @throws OperatorError `not_found`, also for an endpoint of another account */

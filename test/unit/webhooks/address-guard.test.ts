@@ -106,6 +106,28 @@ test.each([
   expect(checked.ok && checked.url.href).toBe(href);
 });
 
+// Nobody looks at what an egress proxy resolves, so allowed networks say nothing of names.
+test.each([
+  ["https://vault.internal/", "must lead to a public address"],
+  ["https://kubernetes/", "must lead to a public address"],
+  ["http://example.com/", "must be https"],
+  ["https://example.com:8443/", "must have port 443"],
+])("with an egress proxy and allowed networks %s %s", (url, reason) => {
+  const policy = { ...PUBLIC_ONLY, allowNetworks: ["10.1.0.0/16"] };
+  expect(checkAddress(url, policy), "decided once it is resolved").toMatchObject({ ok: true });
+  const proxied = { ...policy, proxyUrl: "http://egress.internal:3128" };
+  expect(checkAddress(url, proxied)).toEqual({ ok: false, reason });
+  expect(checkAddress("http://10.1.2.3:8080/", proxied)).toMatchObject({ ok: true });
+});
+
+// What is kept is checked at each delivery: one that was taken was never called.
+test("an address that is too long once it is percent-encoded is refused when it is set, and one that is taken passes again", () => {
+  const of = (count: number) => `https://example.com/${"ü".repeat(count)}`;
+  expect(check(of(339))).toMatchObject({ ok: false, reason: expect.stringContaining("percent-encoded") });
+  const taken = check(of(338));
+  expect(taken.ok && check(taken.url.href)).toEqual(taken);
+});
+
 test.each([
   ["http://example.com/", "must be https"],
   ["ftp://example.com/", "must be https"],
