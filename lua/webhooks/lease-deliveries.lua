@@ -4,7 +4,7 @@
 -- lease. Each lease has a number, without which SETTLE-DELIVERY takes no result. The names of endpoints and events are built
 -- here, so they are not among KEYS; they are in the same partition.
 --
--- BOUND  1500  the deliveries and endpoints that are asked for
+-- BOUND  2000  the deliveries and endpoints that are asked for
 -- `first` and `retry` are zsets: endpoint id (or queue of an origin) by when it has something to do (ms). `first_max` and `retry_max`
 -- are how many are leased, `per_endpoint` how many of one endpoint may be under way; 1 if nothing is known of it. `keys` are the beginnings of secrets that the
 -- caller can open: what it cannot sign stays for others.
@@ -16,7 +16,7 @@
 --@unless_frozen first
 local ENDPOINTS_MAX = 16
 -- Endpoints that are looked at to find so many whose secrets can be opened.
-local LOOKED_AT_MAX = "64"
+local LOOKED_AT_MAX = 64
 local tag = string.match(first, "^tg:{p%d+}")
 local lease_end = int(now + tonumber(lease_ms))
 local answer = { now, 0 }
@@ -86,11 +86,12 @@ local function lease_of(queue_id, endpoint, lane, room)
   return leased
 end
 
-local function lease_lane(lane, list, most)
+-- Leases from endpoints that are due, from one of them on; returns how many were looked at, and whether one could be opened.
+local function lease_from(at, lane, list, most)
   local room, endpoints = most, 0
-  local ids = room > 0 and call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", "0", LOOKED_AT_MAX) or {}
+  local ids = room > 0 and call("ZRANGEBYSCORE", list, "-inf", int(now), "LIMIT", int(at), int(LOOKED_AT_MAX)) or {}
   for _, queue_id in ipairs(ids) do
-    if room <= 0 or endpoints >= ENDPOINTS_MAX then return end
+    if room <= 0 or endpoints >= ENDPOINTS_MAX then break end
     local endpoint = read_endpoint(queue_id)
     if endpoint.is_enabled and not is_openable(endpoint.secret) then
       answer[2] = answer[2] + 1
@@ -99,6 +100,15 @@ local function lease_lane(lane, list, most)
       room = room - lease_of(queue_id, endpoint, lane, room)
     end
   end
+  return #ids, endpoints > 0
+end
+
+local function lease_lane(lane, list, most)
+  local looked_at, is_served = lease_from(0, lane, list, most)
+  if is_served or looked_at < LOOKED_AT_MAX then return end
+  -- Secrets that nobody opens any more stay at the head of the list: in turn, some of those behind them are looked at.
+  local behind = call("ZCOUNT", list, "-inf", int(now)) - looked_at
+  if behind > 0 then lease_from(looked_at + now % behind, lane, list, most) end
 end
 
 lease_lane("first", first, tonumber(first_max))

@@ -2721,6 +2721,13 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "1 + tonumber(per_endpoint) or 1) - call",
   ),
   mutant("unknown endpoints get all places", "lease-deliveries", "endpoint.is_known and", "true and"),
+  mutant("nobody looks behind lost secrets", "lease-deliveries", "if behind > 0 then", "if false then"),
+  mutant(
+    "the first behind lost secrets is left out",
+    "lease-deliveries",
+    "looked_at + now % behind",
+    "looked_at + 1",
+  ),
   mutant("an endpoint that answers stays unknown", "settle-delivery", 'and "1" or "0"', 'and "1" or false'),
   without("a lease hides nothing", "lease-deliveries", '  call("ZADD", queue, lease_end, event_id)\n'),
   without(

@@ -688,6 +688,32 @@ guarantee(
   },
 );
 
+// Guarantee: a lost key holds up only the endpoints whose secrets it sealed.
+guarantee("many endpoints that nobody can sign for do not keep the others from their messages", async () => {
+  for (let nth = 0; nth < 64; nth++) {
+    const key = await stage.givenKey();
+    await givenEndpoint(key);
+    await finishTask(key);
+  }
+  const others: string[] = [];
+  for (let nth = 0; nth < 3; nth++) {
+    const key = await stage.givenKey();
+    const id = await givenEndpoint(key);
+    await change(key, id, "webhook.patch", { fields: { secret: "another-key" } });
+    stage.clock.nowMs += 10;
+    await finishTask(key);
+    others.push(id);
+  }
+  const served = new Set<string>();
+  for (let nth = 0; nth < 3; nth++) {
+    const { unopened, deliveries } = await leaseWith(["another-"]);
+    expect(unopened).toBe(64);
+    for (const id of endpointsOf(deliveries)) served.add(id);
+    stage.clock.nowMs += 1;
+  }
+  expect([...served].sort()).toEqual(others.sort());
+});
+
 async function finishCalledTask(key: KeyRef, callback: string): Promise<string> {
   const task = stage.request(key, { callback });
   await stage.givenTask(task);
