@@ -153,7 +153,7 @@ interface Base {
 async function diff(file: string | undefined, flags: DiffFlags): Promise<CommandOutput> {
   const name = configPath({ env: process.env, file });
   // This machine's environment is not the gateway's: only the files count.
-  const { settings, config } = requireLoaded(readConfig({ env: {}, file: name }));
+  const { settings, config } = requireLoaded(readConfig({ env: {}, file: name, isForAnother: true }));
   const base = flags.defaults ? defaults() : await running(flags.admin ?? ownAdminUrl());
   // A running gateway does not tell the path of its upstream, so paths are not compared.
   const from = { ...base.written, settings: redactSettings(base.written.settings) };

@@ -31,6 +31,8 @@ interface ConfigSource {
   readonly env: Environment;
   readonly file?: string | undefined;
   readonly read?: FileReader;
+  /** Whose environment it will have is not known, so no secret is asked for. */
+  readonly isForAnother?: boolean;
 }
 
 export interface Loaded {
@@ -75,7 +77,7 @@ export function readConfig(source: ConfigSource): Reading {
     return bytes;
   };
   try {
-    const { valid, problems } = readSettings(file, source.env, read);
+    const { valid, problems } = readSettings(file, source, read);
     const loaded = valid && { ...valid, source: { env: source.env, file }, contents };
     return { loaded, problems, contents };
   } catch (error) {
@@ -86,7 +88,7 @@ export function readConfig(source: ConfigSource): Reading {
 
 function readSettings(
   file: string,
-  env: Environment,
+  { env, isForAnother = false }: ConfigSource,
   read: FileReader,
 ): { valid?: Omit<Loaded, "source" | "contents">; problems: readonly ConfigProblem[] } {
   const yaml = readYaml(file, "write {} if all defaults are meant", read);
@@ -106,7 +108,7 @@ function readSettings(
   const tls = settings && readTlsFiles(settings, path.dirname(file), read);
   const own = settings && readClientCertificate(settings, path.dirname(file), read);
   const inFile = (rule: BrokenRule): ConfigProblem => placed(rule, yaml);
-  const needsKey = webhookKeyProblem(given, environment.secrets.webhookSecretKey);
+  const needsKey = isForAnother ? [] : webhookKeyProblem(given, environment.secrets.webhookSecretKey);
   const problems = [
     ...yaml.problems,
     ...secretsInFile.map(inFile),

@@ -122,3 +122,11 @@ test("config diff does not call a tier refused that the running gateway does not
   expect(stdout).toContain("1 key uses tier silver, which is missing");
   expect(stdout).not.toContain("would refuse");
 });
+
+// The gateway has its secrets in an environment of its own.
+test("config diff takes a file that needs a secret", async () => {
+  const file = givenFiles({ "relay.yaml": "webhooks: { public_url: https://api.example.com }" });
+  const { code, stdout } = await runCommand(["config", "diff", file, "--defaults"], {});
+  expect(code, stdout).toBe(0);
+  expect(stdout).toContain("webhooks.public_url");
+});
