@@ -9,6 +9,7 @@ import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import {
   archiveNames,
+  claimName,
   frozenName,
   indexName,
   type KeyRef,
@@ -160,6 +161,48 @@ test("a plain command waits a moment for the slot of its name, and opens no brea
   await clients[0]!.cluster("SETSLOT", moving, "STABLE");
   expect(await reading).toBeNull();
   expect(connection.breaker.isOpen).toBe(false);
+});
+
+// Guarantee: one slot that stays between two nodes stops neither the accounts of its primary nor other charges.
+test("a charge whose claim meets a migrating slot waits for it alone", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const [waiting, other] = times(2, () => stage.request(key, { retentionMs: 3_600_000 }));
+  for (const generation of [waiting!, other!])
+    expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
+  const moving = Number(await clients[0]!.cluster("KEYSLOT", claimName(taskOf(waiting!))));
+  await clients[0]!.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  const bound = [waiting!, other!].map((generation) => store.bind(generation, newTask(taskOf(generation))));
+  expect(await Promise.all(bound)).toEqual([undefined, "bound"]);
+  expect(connection.breaker.isOpen, "for one claim").toBe(false);
+  expect(await store.credits(key, stage.tiers)).toMatchObject({ totalUsed: 10 });
+  const polled = store.mayBeBoundSoon(key, taskOf(waiting!));
+  await expect(polled).rejects.toMatchObject({ refusal: { name: "store_unavailable" } });
+  await clients[0]!.cluster("SETSLOT", moving, "STABLE");
+  await soon(async () =>
+    expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 80, totalUsed: 20 }),
+  );
+  await store.settlements.close();
+});
+
+// Guarantee: while Redis is out of memory, what was admitted before is settled or waits, and polls go on.
+test("a charge whose claim is refused for want of memory opens no breaker, and is posted once there is some", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const generation = stage.request(key, { retentionMs: 3_600_000 });
+  expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
+  await clients[0]!.config("SET", "maxmemory", "1");
+  try {
+    expect(await store.bind(generation, newTask(taskOf(generation)))).toBeUndefined();
+    expect(connection.breaker.isOpen, "for one claim").toBe(false);
+    expect(await store.mayBeBoundSoon(key, taskOf(generation)), "its poll is not 404").toBe(true);
+  } finally {
+    await clients[0]!.config("SET", "maxmemory", "0");
+  }
+  await soon(async () =>
+    expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),
+  );
+  await store.settlements.close();
 });
 
 /** A call of a script for one request of an account, all of whose names exist. */

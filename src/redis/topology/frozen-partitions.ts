@@ -4,7 +4,7 @@ import { META, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { repeated } from "../repeated-work.ts";
-import { hasMoved, isMoving } from "../script-errors.ts";
+import { isOfSlot } from "../script-errors.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
 const LOOK_EVERY_MS = 1000;
@@ -48,7 +48,7 @@ export class FrozenPartitions {
 
   /** @returns whether the partition is to be left alone; the primary as such is usable then */
   refuses(name: string, error: unknown): boolean {
-    const partition = isRefusal(error) ? partitionOfName(name) : undefined;
+    const partition = isOfSlot(error) ? partitionOfName(name) : undefined;
     if (partition === undefined) return false;
     this.#refused.set(partition, performance.now());
     this.#changed();
@@ -102,10 +102,6 @@ export const frozenError = (cause?: unknown): GatewayError =>
     text: "This account is under maintenance; retry shortly",
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
-
-/** Frozen, or its slot is between two nodes. The script has done nothing. */
-const isRefusal = (error: unknown): boolean =>
-  isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));
 
 /** Before the number of each frozen partition in `tg:meta`; the value is since when, Unix ms. */
 const PREFIX = "frozen:";
