@@ -1,5 +1,13 @@
 import type { Redis } from "ioredis";
-import { claimName, claimText, type KeyRef, readClaim, unclaimedName } from "../records/names.ts";
+import {
+  claimName,
+  claimText,
+  type KeyRef,
+  readClaim,
+  requestName,
+  unclaimedName,
+} from "../records/names.ts";
+import { requestOf } from "../records/records.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
 import { isOfSlot, isRefusedByStore } from "../redis/script-errors.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
@@ -161,10 +169,18 @@ export function createTaskIds(store: TaskStore) {
       return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
     },
 
-    /** True on a Redis Cluster for an accepted task of the account that waits for its claim, at any gateway. */
-    async isUnclaimed({ partition, accountId }: KeyRef, taskId: string): Promise<boolean> {
-      const name = unclaimedName(partition, taskId);
-      return (await store.ofName(name).command((redis) => redis.get(name))) === accountId;
+    /** True on a Redis Cluster for an accepted task of the account that waits for its claim, or has it and waits for its BIND, at any gateway. */
+    async isWaiting({ partition, accountId }: KeyRef, taskId: string): Promise<boolean> {
+      const read = (name: string) => store.ofName(name).command((redis) => redis.get(name));
+      const [notedFor, claim] = await Promise.all([
+        read(unclaimedName(partition, taskId)),
+        read(claimName(taskId)),
+      ]);
+      if (notedFor === accountId) return true;
+      const owner = claim === null ? undefined : readClaim(claim);
+      if (owner?.partition !== partition) return false;
+      const { account_id, state } = requestOf(await read(requestName(partition, owner.requestId)));
+      return account_id === accountId && (state === "held" || state === "void");
     },
     async isBound(taskId: string): Promise<boolean> {
       const name = claimName(taskId);
