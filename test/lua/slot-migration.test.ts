@@ -14,8 +14,10 @@ import {
   indexName,
   type KeyRef,
   keyRef,
+  META,
   partitionNames,
 } from "../../src/records/names.ts";
+import { createConnection } from "../../src/redis/connection.ts";
 import {
   CHECKS_FROZEN,
   createScriptRunner,
@@ -23,6 +25,7 @@ import {
   type ScriptRunner,
 } from "../../src/redis/script-runner.ts";
 import { scriptSource } from "../../src/redis/script-source.ts";
+import { frozenField } from "../../src/redis/topology/frozen-partitions.ts";
 import { account, suspend } from "../../src/scripts/accounts.ts";
 import { archived } from "../../src/scripts/archive.ts";
 import { adjust, recharge, refund } from "../../src/scripts/credit-changes.ts";
@@ -34,6 +37,8 @@ import type { Script } from "../../src/scripts/script-definition.ts";
 import { refused } from "../../src/scripts/surveys.ts";
 import { collect, dispute, lease } from "../../src/scripts/tasks.ts";
 import { revokeToken, token } from "../../src/scripts/tokens.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createClient } from "../support/client.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
@@ -203,6 +208,32 @@ test("a charge whose claim is refused for want of memory opens no breaker, and i
     expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),
   );
   await store.settlements.close();
+});
+
+// Guarantee: a frozen partition that moves stops no other, also at a gateway that starts meanwhile.
+test("a gateway that confirms charges starts while the first partition of a primary moves", async () => {
+  const [first] = clients as [Redis];
+  const moving = Number(await first.cluster("KEYSLOT", partitionNames(0).done));
+  await first.hset(META, frozenField(0), 1);
+  await first.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  const started = createConnection({
+    redisUrl: nodes[0]!.url,
+    commandTimeoutMs: 10_000,
+    partitions: 64,
+    allowNoPersistence: true,
+    confirm: { replicas: 0, timeoutMs: 100 },
+    log: createLogger("silent"),
+    metrics: createMetrics(),
+  });
+  const { settlements } = openStore(started);
+  try {
+    await soon(() => expect(started.of(1).breaker).toMatchObject({ isOpen: false, wasUsable: true }));
+  } finally {
+    await first.cluster("SETSLOT", moving, "STABLE");
+    await first.hdel(META, frozenField(0));
+    await started.close();
+    await settlements.close();
+  }
 });
 
 /** A call of a script for one request of an account, all of whose names exist. */
