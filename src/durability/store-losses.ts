@@ -162,6 +162,9 @@ interface Sign {
   runId: string;
 }
 
+/** Also while Redis is out of memory: it still settles, and answers polls. */
+const SIGN = '#!lua flags=allow-oom\nreturn redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])';
+
 /**
  * Gateways wait until all have sent again what a changed primary may lack: else one could admit on a balance that an answered charge
  * needs. Decision 0043.
@@ -173,12 +176,10 @@ function createReplayBarrier(connection: Pick<Connection, "primaries" | "partiti
   const stop = forEachPrimary(connection.primaries, signAgain, { pauseMs: SIGN_EVERY_MS });
 
   const nameFor = (primary: Primary): string => replayedName(connection.partitionOn(primary));
-  const sign = (primary: Primary, runId: string): Promise<unknown> =>
-    unlessMoving(
-      primary.within(
-        primary.redis.hset(nameFor(primary), gateway, `${Math.round(primary.nowMs())} ${runId}`),
-      ),
-    );
+  const sign = (primary: Primary, runId: string): Promise<unknown> => {
+    const text = `${Math.round(primary.nowMs())} ${runId}`;
+    return unlessMoving(primary.within(primary.redis.eval(SIGN, 1, nameFor(primary), gateway, text)));
+  };
 
   async function signAgain(primary: Primary): Promise<void> {
     const { confirmation, within } = primary;

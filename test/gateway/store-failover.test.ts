@@ -232,6 +232,20 @@ test("a charge that is deferred before the changed primary has said its time kee
   }
 });
 
+// Guarantee: a Redis without memory still settles and answers polls, also behind a failover.
+test("a changed primary that has no memory left is used, and gets the charges that it lacks", async () => {
+  const gateway = await givenStore();
+  const key = await givenKey();
+  const generation = await gateway.admitted(key);
+  await cutLagging();
+  await gateway.bind(generation);
+  await loseBoth();
+  await lagging.client.config("SET", "maxmemory", "1");
+  gateway.moveTo(lagging);
+  await until(gateway.isUsable, "the new primary to be used");
+  expect(await stateAt(lagging, generation)).toBe("bound");
+});
+
 // Guarantee: a charge that two faults have destroyed is found, named and stops its primary until an operator accepts it.
 test("charges and grants that replicas had, and that nobody can make again, stop the primary and are named", async () => {
   const gateway = await givenStore({ othersWithinMs: 1500 });
