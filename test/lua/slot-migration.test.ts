@@ -16,6 +16,7 @@ import {
   keyRef,
   META,
   partitionNames,
+  requestName,
 } from "../../src/records/names.ts";
 import { createConnection } from "../../src/redis/connection.ts";
 import {
@@ -233,6 +234,31 @@ test("a gateway that confirms charges starts while the first partition of a prim
     await first.hdel(META, frozenField(0));
     await started.close();
     await settlements.close();
+  }
+});
+
+// Guarantee: a partition that moves without a freeze does not keep its primary from use, either.
+test("a primary whose connection closes while a partition moves is used again at once", async () => {
+  const [first] = clients as [Redis];
+  const moved = createStage(connection, { partition: 3 });
+  const key = await moved.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const generation = moved.request(key, { retentionMs: 3_600_000 });
+  expect(await store.admit(generation, moved.tiers)).toMatchObject({ outcome: "admitted" });
+  expect(await store.bind(generation, newTask(taskOf(generation)))).toBe("bound");
+  const name = requestName(3, generation.requestId);
+  const record = await first.get(name);
+  const moving = Number(await first.cluster("KEYSLOT", name));
+  await first.del(name);
+  await first.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  try {
+    connection.redis.disconnect(true);
+    await soon(() => expect(connection.breaker.isOpen).toBe(true));
+    await soon(() => expect(connection.breaker.isOpen).toBe(false));
+  } finally {
+    await first.cluster("SETSLOT", moving, "STABLE");
+    await first.set(name, record!);
+    await store.settlements.close();
   }
 });
 

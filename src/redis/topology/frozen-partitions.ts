@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../../domain/errors.ts";
-import { META, partitionOfName } from "../../records/names.ts";
+import { META, partitionNames, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { repeated } from "../repeated-work.ts";
 import { isOfSlot } from "../script-errors.ts";
+import { slotOf } from "./cluster-slots.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
 const LOOK_EVERY_MS = 1000;
@@ -53,6 +54,16 @@ export class FrozenPartitions {
     this.#refused.set(partition, performance.now());
     this.#changed();
     return true;
+  }
+
+  /** As `refuses`, of a read of several partitions: Redis names the slot. */
+  refusesRead(error: unknown, partitions: number): void {
+    const [, slot] = (error instanceof Error && /^(?:ASK|MOVED) (\d+) /.exec(error.message)) || [];
+    if (slot === undefined) return;
+    for (let partition = 0; partition < partitions; partition++) {
+      const { ledger } = partitionNames(partition);
+      if (slotOf(ledger) === Number(slot)) this.refuses(ledger, error);
+    }
   }
 
   /** Reads the list again. @throws what `list` throws; what was known stays then */
