@@ -1,6 +1,15 @@
 import type { Redis } from "ioredis";
-import { claimName, claimText, type KeyRef, readClaim, unclaimedName } from "../records/names.ts";
+import {
+  claimName,
+  claimText,
+  type KeyRef,
+  readClaim,
+  requestName,
+  unclaimedName,
+} from "../records/names.ts";
+import { requestOf } from "../records/records.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
+import { isOfSlot, isRefusedByStore } from "../redis/script-errors.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
 import { type BindCall, type Binding, bind, bindClaimed } from "../scripts/holds.ts";
 import type { Run } from "../scripts/script-definition.ts";
@@ -21,7 +30,7 @@ const UNCLAIMED_MS = 60_000;
 /** Longer than any task and its record live: a claim whose owner was lost expires. */
 const CLAIM_MS = 500 * 86_400_000;
 
-/** The primary of the claim is unavailable. Nothing was charged, and the account's primary has not failed. */
+/** The claim's primary is unavailable or refuses it, or its slot moves. Nothing was charged, and the account's primary has not failed. */
 export class ClaimError extends Error {
   constructor(cause: unknown) {
     super("the primary of the task id's claim does not answer as it should", { cause });
@@ -35,11 +44,7 @@ function createClaims(store: TaskStore) {
     (pipe, { task, requestId, key }) =>
       pipe.set(claimName(task.taskId), claimText(requestId, key.partition), "PX", CLAIM_MS, "NX", "GET"),
   );
-  const noteUnclaimed = pipelineOfTick<BindCall, unknown>(
-    ({ key, task }) => store.ofName(unclaimedName(key.partition, task.taskId)),
-    (pipe, { key, task }) =>
-      pipe.set(unclaimedName(key.partition, task.taskId), key.accountId, "PX", UNCLAIMED_MS),
-  );
+  const failUnclaimed = createNotes(store);
   const read = async (name: string): Promise<string | undefined> => {
     const owner = await store.ofName(name).command((redis) => redis.get(name));
     return owner === null ? undefined : readClaim(owner).requestId;
@@ -47,19 +52,15 @@ function createClaims(store: TaskStore) {
   const remove = (name: string): Promise<number> => store.ofName(name).command((redis) => redis.del(name));
   const leftClaims = createLeftClaims(read, remove);
 
-  /** Failures of another primary. @throws ClaimError */
+  /** Failures that stop only this claim: of another primary, of the claim's slot, and refusals (no memory). @throws ClaimError */
   async function elsewhere<T>(account: { partition: number }, server: unknown, work: Promise<T>): Promise<T> {
     try {
       return await work;
     } catch (error) {
-      throw server === store.of(account.partition) ? error : new ClaimError(error);
+      const { cause = error } = error as Error;
+      const isClaims = isOfSlot(cause) || isRefusedByStore(cause);
+      throw server === store.of(account.partition) && !isClaims ? error : new ClaimError(error);
     }
-  }
-
-  /** Noted for polls at any gateway, best effort. */
-  async function failUnclaimed(call: BindCall, error: unknown): Promise<never> {
-    if (error instanceof ClaimError) await noteUnclaimed(call).catch(() => undefined);
-    throw error;
   }
 
   return {
@@ -97,6 +98,22 @@ function createClaims(store: TaskStore) {
         await remove(name).catch(() => leftClaims.add(name, call.requestId));
       return outcome;
     },
+  };
+}
+
+/** Also while Redis is out of memory: then it refuses claims. */
+const NOTE = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])';
+
+/** Charges without their claim are noted for polls at any gateway, best effort. @returns throws the error that it gets */
+function createNotes(store: TaskStore) {
+  const note = pipelineOfTick<BindCall, unknown>(
+    ({ key, task }) => store.ofName(unclaimedName(key.partition, task.taskId)),
+    (pipe, { key, task }) =>
+      pipe.eval(NOTE, 1, unclaimedName(key.partition, task.taskId), key.accountId, UNCLAIMED_MS),
+  );
+  return async (call: BindCall, error: unknown): Promise<never> => {
+    if (error instanceof ClaimError) await note(call).catch(() => undefined);
+    throw error;
   };
 }
 
@@ -152,10 +169,18 @@ export function createTaskIds(store: TaskStore) {
       return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
     },
 
-    /** True on a Redis Cluster for an accepted task of the account that waits for its claim, at any gateway. */
-    async isUnclaimed({ partition, accountId }: KeyRef, taskId: string): Promise<boolean> {
-      const name = unclaimedName(partition, taskId);
-      return (await store.ofName(name).command((redis) => redis.get(name))) === accountId;
+    /** True on a Redis Cluster for an accepted task of the account that waits for its claim, or has it and waits for its BIND, at any gateway. */
+    async isWaiting({ partition, accountId }: KeyRef, taskId: string): Promise<boolean> {
+      const read = (name: string) => store.ofName(name).command((redis) => redis.get(name));
+      const [notedFor, claim] = await Promise.all([
+        read(unclaimedName(partition, taskId)),
+        read(claimName(taskId)),
+      ]);
+      if (notedFor === accountId) return true;
+      const owner = claim === null ? undefined : readClaim(claim);
+      if (owner?.partition !== partition) return false;
+      const { account_id, state } = requestOf(await read(requestName(partition, owner.requestId)));
+      return account_id === accountId && (state === "held" || state === "void");
     },
     async isBound(taskId: string): Promise<boolean> {
       const name = claimName(taskId);

@@ -4,6 +4,7 @@ import { META, partitionOfName, replayedName } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { forEachPrimary } from "../redis/repeated-work.ts";
+import { isOfSlot } from "../redis/script-errors.ts";
 import type { FoundStore } from "../redis/store-facts.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { LastConfirmedFile, replacedStore } from "./losses/last-confirmed.ts";
@@ -161,6 +162,9 @@ interface Sign {
   runId: string;
 }
 
+/** Also while Redis is out of memory: it still settles, and answers polls. */
+const SIGN = '#!lua flags=allow-oom\nreturn redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])';
+
 /**
  * Gateways wait until all have sent again what a changed primary may lack: else one could admit on a balance that an answered charge
  * needs. Decision 0043.
@@ -172,8 +176,10 @@ function createReplayBarrier(connection: Pick<Connection, "primaries" | "partiti
   const stop = forEachPrimary(connection.primaries, signAgain, { pauseMs: SIGN_EVERY_MS });
 
   const nameFor = (primary: Primary): string => replayedName(connection.partitionOn(primary));
-  const sign = (primary: Primary, runId: string): Promise<unknown> =>
-    primary.within(primary.redis.hset(nameFor(primary), gateway, `${Math.round(primary.nowMs())} ${runId}`));
+  const sign = (primary: Primary, runId: string): Promise<unknown> => {
+    const text = `${Math.round(primary.nowMs())} ${runId}`;
+    return unlessMoving(primary.within(primary.redis.eval(SIGN, 1, nameFor(primary), gateway, text)));
+  };
 
   async function signAgain(primary: Primary): Promise<void> {
     const { confirmation, within } = primary;
@@ -182,7 +188,7 @@ function createReplayBarrier(connection: Pick<Connection, "primaries" | "partiti
   }
 
   async function others(primary: Primary): Promise<Map<string, Sign>> {
-    const signs = await primary.within(primary.redis.hgetall(nameFor(primary)));
+    const signs = (await unlessMoving(primary.within(primary.redis.hgetall(nameFor(primary))))) ?? {};
     delete signs[gateway];
     return new Map(
       Object.entries(signs).map(([name, text]) => {
@@ -203,7 +209,7 @@ function createReplayBarrier(connection: Pick<Connection, "primaries" | "partiti
 
   async function removeOld(primary: Primary, signs: ReadonlyMap<string, Sign>): Promise<void> {
     const old = [...signs].filter(([, { atMs }]) => primary.nowMs() - atMs > KEPT_MS).map(([name]) => name);
-    if (old.length > 0) await primary.within(primary.redis.hdel(nameFor(primary), ...old));
+    if (old.length > 0) await unlessMoving(primary.within(primary.redis.hdel(nameFor(primary), ...old)));
   }
 
   return {
@@ -221,6 +227,13 @@ function createReplayBarrier(connection: Pick<Connection, "primaries" | "partiti
     close: stop,
   };
 }
+
+/** While the slot of the signs moves nobody is waited for: one partition must not keep its primary from use. */
+const unlessMoving = <T>(signs: Promise<T>): Promise<T | undefined> =>
+  signs.catch((error: unknown) => {
+    if (isOfSlot(error)) return undefined;
+    throw error;
+  });
 
 /** Gateways that used the primary before it changed, and lived then. Signs are compared with each other, not with a clock. */
 function servingBefore(signs: ReadonlyMap<string, Sign>, runId: string): Set<string> {

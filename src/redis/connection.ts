@@ -315,7 +315,15 @@ function createStoreHooks(
         await facts.waitFor(deadlines);
       }
     },
-    beforeUse: async (primary) => attached()?.beforeUse(primary),
+    async beforeUse(primary) {
+      try {
+        await attached()?.beforeUse(primary);
+      } catch (error) {
+        // The next probe reads the other partitions.
+        frozen.refusesRead(error, facts.known.facts?.partitions ?? 0);
+        throw error;
+      }
+    },
     unfinished: (primary) => attached()?.unfinished(primary),
     isClustered: () => facts.known.facts?.cluster ?? false,
     usableAgain() {

@@ -1,4 +1,5 @@
 import type { ChainableCommander, Redis } from "ioredis";
+import { isOfSlot } from "./script-errors.ts";
 
 /** Redis serves nobody else between commands that come together: of cheap ones, this is half a millisecond or so. */
 const ITEMS_AT_ONCE = 200;
@@ -71,7 +72,10 @@ export function pipelineOfTick<Item, Answer>(
       const answers = await server.command((redis) => inOneTrip<Answer, Item>(redis, items, command));
       for (const [at, { answer }] of batch.entries()) answer.resolve(answers[at]!);
     } catch (error) {
-      for (const { answer } of batch) answer.reject(error);
+      // The slot of one name does not fail the others.
+      const isOfOne = batch.length > 1 && isOfSlot((error as Error).cause ?? error);
+      if (isOfOne) for (const one of batch) void send(server, [one]);
+      else for (const { answer } of batch) answer.reject(error);
     }
   }
 

@@ -79,6 +79,10 @@ export const isMoving = (error: unknown): boolean =>
 export const hasMoved = (error: unknown): boolean =>
   error instanceof Error && /^MOVED |^ERR Script attempted to access a non local key/.test(error.message);
 
+/** The slot of a name is between two nodes or on another, or its partition is frozen: no failure of the primary, and nothing was done. */
+export const isOfSlot = (error: unknown): boolean =>
+  isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));
+
 /** Again for a moment while the slot is on its way to another node. @throws what the last try throws */
 export async function onceMoved<T>(command: () => Promise<T>): Promise<T> {
   for (const waitMs of WAITS_MS) {

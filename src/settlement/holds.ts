@@ -78,11 +78,11 @@ export function createHolds(
 
   /** Resolves once a replica or the journal has the charge, too, where that is asked for. Undefined: deferred. */
   async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
-    const primary = connection.of(generation.key.partition);
+    const { partition } = generation.key;
     const charging: Charge = {
       script: "bind",
       storeId: generation.storeId,
-      atMs: primary.nowMs(),
+      atMs: nowMs(partition),
       settleWithinMs: settleWithinMs(generation.retentionMs),
       call: bindCallOf(generation, task),
     };
@@ -90,7 +90,9 @@ export function createHolds(
       requireStoreOf(connection, charging);
       const outcome = await tasks.bind(charging.call);
       settlements.charged(charging, outcome);
-      if (confirm && outcome !== "conflict" && outcome !== "forgotten") await confirm(charging, primary);
+      // The partition may have moved meanwhile: then its present primary has answered.
+      if (confirm && outcome !== "conflict" && outcome !== "forgotten")
+        await confirm(charging, connection.of(partition));
       return outcome;
     } catch (error) {
       await settlements.defer(charging, error);

@@ -64,18 +64,17 @@ export function createStore(connection: Connection) {
     isTaskBound: taskIds.isBound,
     /**
      * True if a task that is not known may have been accepted in an outage that has just ended, of its account's primary or, on a
-     * cluster, where a claim comes before its BIND, of that of its claim; there also if its claim is waited for. Undefined if nothing
-     * has to be asked: it may not.
+     * cluster, where a claim comes before its BIND, of that of its claim; there also if it waits for its claim, or for its partition.
+     * Undefined if nothing has to be asked: it may not.
      * @throws GatewayError `store_unavailable` while that is away
      */
     mayBeBoundSoon(key: KeyRef, taskId: string): Promise<boolean> | undefined {
       const isJustBack = connection.of(key.partition).isJustBack();
-      const bound = (): Promise<boolean> => taskIds.isBound(taskId);
       if (connection.known.facts?.cluster)
-        return Promise.all([taskIds.isUnclaimed(key, taskId), bound()]).then(
-          ([isUnclaimed]) => isUnclaimed || isJustBack || connection.ofName(claimName(taskId)).isJustBack(),
-        );
-      return isJustBack ? bound().then((isBound) => !isBound) : undefined;
+        return taskIds
+          .isWaiting(key, taskId)
+          .then((isWaiting) => isWaiting || isJustBack || connection.ofName(claimName(taskId)).isJustBack());
+      return isJustBack ? taskIds.isBound(taskId).then((isBound) => !isBound) : undefined;
     },
 
     observe: createObserve(connection),

@@ -8,7 +8,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { partitionOf } from "../../src/records/names.ts";
+import { frozenName, partitionOf } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { runHere } from "../support/cli.ts";
@@ -143,6 +143,29 @@ test("a generation that ends while its partition is frozen is charged once it is
   await served(frozen);
   expect(await balance(frozen)).toBe(before - 2 * PRICE);
   expect((await verifyLedger(nodes)).violations).toEqual([]);
+});
+
+// Guarantee: an accepted task is never unknown, also while a gateway has not learned yet that its partition is frozen.
+test("a task whose charge waits for a frozen partition is 404 at no gateway", async () => {
+  const another = await started();
+  const { key } = frozen;
+  const pollAt = async (at: TestGateway, taskId: string): Promise<number> =>
+    (await at.request("GET", `/api/v1/tasks/${taskId}`, { key })).status;
+  expect(await pollAt(another, "task_that_nobody_made")).toBe(404);
+  const posted = sent(gateway).length;
+  const slow = generate(gateway, frozen, "A boat [sandbox: delay=1s]");
+  await until(() => sent(gateway).length > posted, "the generation to be sent");
+  // Only the mark: the list follows it within a second at each gateway.
+  await redis.set(frozenName(FROZEN), "1");
+  const taskId = (await slow).body.data.task_id;
+  try {
+    expect(await pollAt(another, taskId)).toBe(503);
+  } finally {
+    await redis.del(frozenName(FROZEN));
+  }
+  await settled(gateway);
+  await until(async () => (await pollAt(another, taskId)) === 200, "the task to be known");
+  await another.stop();
 });
 
 test("no operator's command changes a frozen partition", async () => {

@@ -209,6 +209,43 @@ test("charges that a changed primary lacks are made again before it is used, whe
   expect(gateway.isUsable()).toBe(true);
 });
 
+// Guarantee: as above, also on a machine whose clock is not that of Redis.
+test("a charge that is deferred before the changed primary has said its time keeps no other from being made again", async () => {
+  Object.defineProperty(performance, "timeOrigin", {
+    configurable: true,
+    value: performance.timeOrigin + 60_000,
+  });
+  try {
+    const gateway = await givenStore();
+    const key = await givenKey();
+    const [deferred, answered] = [await gateway.admitted(key), await gateway.admitted(key)];
+    await cutLagging();
+    await gateway.bind(answered);
+    await loseBoth();
+    gateway.moveTo(lagging);
+    expect(await gateway.store.bind(deferred, newTask(taskOf(deferred)))).toBeUndefined();
+    await gateway.connection.of(0).breaker.closed();
+    expect(await stateAt(lagging, deferred)).toBe("bound");
+    expect(await stateAt(lagging, answered)).toBe("bound");
+  } finally {
+    Reflect.deleteProperty(performance, "timeOrigin");
+  }
+});
+
+// Guarantee: a Redis without memory still settles and answers polls, also behind a failover.
+test("a changed primary that has no memory left is used, and gets the charges that it lacks", async () => {
+  const gateway = await givenStore();
+  const key = await givenKey();
+  const generation = await gateway.admitted(key);
+  await cutLagging();
+  await gateway.bind(generation);
+  await loseBoth();
+  await lagging.client.config("SET", "maxmemory", "1");
+  gateway.moveTo(lagging);
+  await until(gateway.isUsable, "the new primary to be used");
+  expect(await stateAt(lagging, generation)).toBe("bound");
+});
+
 // Guarantee: a charge that two faults have destroyed is found, named and stops its primary until an operator accepts it.
 test("charges and grants that replicas had, and that nobody can make again, stop the primary and are named", async () => {
   const gateway = await givenStore({ othersWithinMs: 1500 });

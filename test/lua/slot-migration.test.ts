@@ -9,12 +9,16 @@ import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import {
   archiveNames,
+  claimName,
   frozenName,
   indexName,
   type KeyRef,
   keyRef,
+  META,
   partitionNames,
+  requestName,
 } from "../../src/records/names.ts";
+import { createConnection } from "../../src/redis/connection.ts";
 import {
   CHECKS_FROZEN,
   createScriptRunner,
@@ -22,6 +26,7 @@ import {
   type ScriptRunner,
 } from "../../src/redis/script-runner.ts";
 import { scriptSource } from "../../src/redis/script-source.ts";
+import { frozenField } from "../../src/redis/topology/frozen-partitions.ts";
 import { account, suspend } from "../../src/scripts/accounts.ts";
 import { archived } from "../../src/scripts/archive.ts";
 import { adjust, recharge, refund } from "../../src/scripts/credit-changes.ts";
@@ -33,6 +38,8 @@ import type { Script } from "../../src/scripts/script-definition.ts";
 import { refused } from "../../src/scripts/surveys.ts";
 import { collect, dispute, lease } from "../../src/scripts/tasks.ts";
 import { revokeToken, token } from "../../src/scripts/tokens.ts";
+import { createLogger } from "../../src/telemetry/log.ts";
+import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createClient } from "../support/client.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
@@ -160,6 +167,99 @@ test("a plain command waits a moment for the slot of its name, and opens no brea
   await clients[0]!.cluster("SETSLOT", moving, "STABLE");
   expect(await reading).toBeNull();
   expect(connection.breaker.isOpen).toBe(false);
+});
+
+// Guarantee: one slot that stays between two nodes stops neither the accounts of its primary nor other charges.
+test("a charge whose claim meets a migrating slot waits for it alone", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const [waiting, other] = times(2, () => stage.request(key, { retentionMs: 3_600_000 }));
+  for (const generation of [waiting!, other!])
+    expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
+  const moving = Number(await clients[0]!.cluster("KEYSLOT", claimName(taskOf(waiting!))));
+  await clients[0]!.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  const bound = [waiting!, other!].map((generation) => store.bind(generation, newTask(taskOf(generation))));
+  expect(await Promise.all(bound)).toEqual([undefined, "bound"]);
+  expect(connection.breaker.isOpen, "for one claim").toBe(false);
+  expect(await store.credits(key, stage.tiers)).toMatchObject({ totalUsed: 10 });
+  const polled = store.mayBeBoundSoon(key, taskOf(waiting!));
+  await expect(polled).rejects.toMatchObject({ refusal: { name: "store_unavailable" } });
+  await clients[0]!.cluster("SETSLOT", moving, "STABLE");
+  await soon(async () =>
+    expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 80, totalUsed: 20 }),
+  );
+  await store.settlements.close();
+});
+
+// Guarantee: while Redis is out of memory, what was admitted before is settled or waits, and polls go on.
+test("a charge whose claim is refused for want of memory opens no breaker, and is posted once there is some", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const generation = stage.request(key, { retentionMs: 3_600_000 });
+  expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
+  await clients[0]!.config("SET", "maxmemory", "1");
+  try {
+    expect(await store.bind(generation, newTask(taskOf(generation)))).toBeUndefined();
+    expect(connection.breaker.isOpen, "for one claim").toBe(false);
+    expect(await store.mayBeBoundSoon(key, taskOf(generation)), "its poll is not 404").toBe(true);
+  } finally {
+    await clients[0]!.config("SET", "maxmemory", "0");
+  }
+  await soon(async () =>
+    expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),
+  );
+  await store.settlements.close();
+});
+
+// Guarantee: a frozen partition that moves stops no other, also at a gateway that starts meanwhile.
+test("a gateway that confirms charges starts while the first partition of a primary moves", async () => {
+  const [first] = clients as [Redis];
+  const moving = Number(await first.cluster("KEYSLOT", partitionNames(0).done));
+  await first.hset(META, frozenField(0), 1);
+  await first.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  const started = createConnection({
+    redisUrl: nodes[0]!.url,
+    commandTimeoutMs: 10_000,
+    partitions: 64,
+    allowNoPersistence: true,
+    confirm: { replicas: 0, timeoutMs: 100 },
+    log: createLogger("silent"),
+    metrics: createMetrics(),
+  });
+  const { settlements } = openStore(started);
+  try {
+    await soon(() => expect(started.of(1).breaker).toMatchObject({ isOpen: false, wasUsable: true }));
+  } finally {
+    await first.cluster("SETSLOT", moving, "STABLE");
+    await first.hdel(META, frozenField(0));
+    await started.close();
+    await settlements.close();
+  }
+});
+
+// Guarantee: a partition that moves without a freeze does not keep its primary from use, either.
+test("a primary whose connection closes while a partition moves is used again at once", async () => {
+  const [first] = clients as [Redis];
+  const moved = createStage(connection, { partition: 3 });
+  const key = await moved.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const generation = moved.request(key, { retentionMs: 3_600_000 });
+  expect(await store.admit(generation, moved.tiers)).toMatchObject({ outcome: "admitted" });
+  expect(await store.bind(generation, newTask(taskOf(generation)))).toBe("bound");
+  const name = requestName(3, generation.requestId);
+  const record = await first.get(name);
+  const moving = Number(await first.cluster("KEYSLOT", name));
+  await first.del(name);
+  await first.cluster("SETSLOT", moving, "MIGRATING", otherNodeId);
+  try {
+    connection.redis.disconnect(true);
+    await soon(() => expect(connection.breaker.isOpen).toBe(true));
+    await soon(() => expect(connection.breaker.isOpen).toBe(false));
+  } finally {
+    await first.cluster("SETSLOT", moving, "STABLE");
+    await first.set(name, record!);
+    await store.settlements.close();
+  }
 });
 
 /** A call of a script for one request of an account, all of whose names exist. */

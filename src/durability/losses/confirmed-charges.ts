@@ -22,23 +22,23 @@ export interface SentCharge {
 export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>, max: number) {
   const places: Place[] = [];
   let next = 0;
-  /** Of the last charge; the store's clock may have been put back. */
+  /** When the last charge was answered. By no clock of a store: these may step, and differ between primaries. */
   let latestMs = 0;
   const resent = new Set<string>();
 
   const kept = (): SentCharge[] =>
     [...places.slice(next), ...places.slice(0, next)]
-      .filter(({ atMs }) => atMs >= latestMs - KEPT_MS)
+      .filter(({ answeredMs }) => answeredMs >= latestMs - KEPT_MS)
       .map((place) => place.charge());
 
   return {
     add(charge: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
       if (outcome === "uncollected") charge.unpaid = true;
-      latestMs = charge.atMs;
+      latestMs = performance.now();
       const place = places[next];
-      if (place) place.put(charge);
-      else places.push(new Place(charge));
+      if (place) place.put(charge, latestMs);
+      else places.push(new Place(charge, latestMs));
       next = next + 1 === max ? 0 : next + 1;
     },
     async missingOn({ redis, has, within, nowMs }: PrimaryView, storeId: string): Promise<SentCharge[]> {
@@ -76,8 +76,10 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
 
 /** Holds one charge after the other without objects of its own, so that keeping a charge costs the garbage collector two texts. */
 class Place {
-  atMs!: number;
+  /** Monotonic ms. */
+  answeredMs!: number;
   requestId!: string;
+  #atMs!: number;
   #storeId: string | undefined;
   #settleWithinMs: number | undefined;
   #untilMs: number | undefined;
@@ -94,13 +96,14 @@ class Place {
   #maxAgeMs!: number;
   #upstream!: string;
 
-  constructor(charge: SentCharge) {
-    this.put(charge);
+  constructor(charge: SentCharge, answeredMs: number) {
+    this.put(charge, answeredMs);
   }
 
-  put({ storeId, atMs, settleWithinMs, untilMs, unpaid, call }: SentCharge): void {
+  put({ storeId, atMs, settleWithinMs, untilMs, unpaid, call }: SentCharge, answeredMs: number): void {
     const { task } = call;
-    this.atMs = atMs;
+    this.answeredMs = answeredMs;
+    this.#atMs = atMs;
     this.requestId = call.requestId;
     this.#storeId = storeId;
     this.#settleWithinMs = settleWithinMs;
@@ -122,7 +125,7 @@ class Place {
   charge(): SentCharge {
     return {
       storeId: this.#storeId,
-      atMs: this.atMs,
+      atMs: this.#atMs,
       ...(this.#settleWithinMs !== undefined && { settleWithinMs: this.#settleWithinMs }),
       ...(this.#untilMs !== undefined && { untilMs: this.#untilMs }),
       ...(this.#unpaid && { unpaid: true }),

@@ -254,7 +254,9 @@ async function sendSome(
       try {
         const charged = await send(parts, target, settlement);
         done(settlement);
-        if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, target.runId);
+        // If its partition has moved meanwhile, another primary has answered.
+        const runId = target.has(settlement) ? target.runId : undefined;
+        if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, runId);
       } catch (error) {
         if (!(error instanceof ClaimError)) throw error;
         // This primary is not at fault, and is used without it.

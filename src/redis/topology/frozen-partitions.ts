@@ -1,10 +1,11 @@
 import type { Redis } from "ioredis";
 import { GatewayError } from "../../domain/errors.ts";
-import { META, partitionOfName } from "../../records/names.ts";
+import { META, partitionNames, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
 import { repeated } from "../repeated-work.ts";
-import { hasMoved, isMoving } from "../script-errors.ts";
+import { isOfSlot } from "../script-errors.ts";
+import { slotOf } from "./cluster-slots.ts";
 
 /** How often the list in `tg:meta` is read, and for how long a partition is left alone after Redis has refused it. */
 const LOOK_EVERY_MS = 1000;
@@ -48,11 +49,21 @@ export class FrozenPartitions {
 
   /** @returns whether the partition is to be left alone; the primary as such is usable then */
   refuses(name: string, error: unknown): boolean {
-    const partition = isRefusal(error) ? partitionOfName(name) : undefined;
+    const partition = isOfSlot(error) ? partitionOfName(name) : undefined;
     if (partition === undefined) return false;
     this.#refused.set(partition, performance.now());
     this.#changed();
     return true;
+  }
+
+  /** As `refuses`, of a read of several partitions: Redis names the slot. */
+  refusesRead(error: unknown, partitions: number): void {
+    const [, slot] = (error instanceof Error && /^(?:ASK|MOVED) (\d+) /.exec(error.message)) || [];
+    if (slot === undefined) return;
+    for (let partition = 0; partition < partitions; partition++) {
+      const { ledger } = partitionNames(partition);
+      if (slotOf(ledger) === Number(slot)) this.refuses(ledger, error);
+    }
   }
 
   /** Reads the list again. @throws what `list` throws; what was known stays then */
@@ -102,10 +113,6 @@ export const frozenError = (cause?: unknown): GatewayError =>
     text: "This account is under maintenance; retry shortly",
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
-
-/** Frozen, or its slot is between two nodes. The script has done nothing. */
-const isRefusal = (error: unknown): boolean =>
-  isMoving(error) || hasMoved(error) || (error instanceof Error && error.message.startsWith("FROZEN "));
 
 /** Before the number of each frozen partition in `tg:meta`; the value is since when, Unix ms. */
 const PREFIX = "frozen:";
