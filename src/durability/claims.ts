@@ -9,7 +9,7 @@ import {
 } from "../records/names.ts";
 import { requestOf } from "../records/records.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
-import { isOfSlot, isRefusedByStore } from "../redis/script-errors.ts";
+import { isOfSlot, isOutOfMemory, isRefusedByStore } from "../redis/script-errors.ts";
 import type { StoreFacts } from "../redis/store-facts.ts";
 import { type BindCall, type Binding, bind, bindClaimed } from "../scripts/holds.ts";
 import type { Run } from "../scripts/script-definition.ts";
@@ -39,11 +39,7 @@ export class ClaimError extends Error {
 
 /** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
 function createClaims(store: TaskStore) {
-  const take = pipelineOfTick<BindCall, string | null>(
-    ({ task }) => store.ofName(claimName(task.taskId)),
-    (pipe, { task, requestId, key }) =>
-      pipe.set(claimName(task.taskId), claimText(requestId, key.partition), "PX", CLAIM_MS, "NX", "GET"),
-  );
+  const take = createTaking(store);
   const failUnclaimed = createNotes(store);
   const read = async (name: string): Promise<string | undefined> => {
     const owner = await store.ofName(name).command((redis) => redis.get(name));
@@ -52,7 +48,7 @@ function createClaims(store: TaskStore) {
   const remove = (name: string): Promise<number> => store.ofName(name).command((redis) => redis.del(name));
   const leftClaims = createLeftClaims(read, remove);
 
-  /** Failures that stop only this claim: of another primary, of the claim's slot, and refusals (no memory). @throws ClaimError */
+  /** Failures that stop only this claim: of another primary, of the claim's slot, and refusals (no permission). @throws ClaimError */
   async function elsewhere<T>(account: { partition: number }, server: unknown, work: Promise<T>): Promise<T> {
     try {
       return await work;
@@ -101,7 +97,27 @@ function createClaims(store: TaskStore) {
   };
 }
 
-/** Also while Redis is out of memory: then it refuses claims. */
+/** Also while Redis is out of memory, as BIND. */
+const CLAIM = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2], "NX", "GET")';
+
+/** @returns takes the claim of a task id; resolves to who has it already, else null */
+function createTaking(store: TaskStore) {
+  const server = ({ task }: BindCall) => store.ofName(claimName(task.taskId));
+  const textOf = ({ requestId, key }: BindCall): string => claimText(requestId, key.partition);
+  const take = pipelineOfTick<BindCall, string | null>(server, (pipe, call) =>
+    pipe.set(claimName(call.task.taskId), textOf(call), "PX", CLAIM_MS, "NX", "GET"),
+  );
+  const takeWithoutMemory = pipelineOfTick<BindCall, string | null>(server, (pipe, call) =>
+    pipe.eval(CLAIM, 1, claimName(call.task.taskId), textOf(call), CLAIM_MS),
+  );
+  return (call: BindCall): Promise<string | null> =>
+    take(call).catch((error: Error) => {
+      if (isOutOfMemory(error.cause ?? error)) return takeWithoutMemory(call);
+      throw error;
+    });
+}
+
+/** Also while Redis is out of memory. */
 const NOTE = '#!lua flags=allow-oom\nreturn redis.call("SET", KEYS[1], ARGV[1], "PX", ARGV[2])';
 
 /** Charges without their claim are noted for polls at any gateway, best effort. @returns throws the error that it gets */

@@ -62,6 +62,8 @@ function knownFault(message: string): StoreFault | undefined {
 /** True when the store has refused a call and would refuse it again; false when it was away, or the error is transient. */
 export const isRefusedByStore = (error: unknown): boolean => storeFault(error) !== "transient";
 
+export const isOutOfMemory = (error: unknown): boolean => isReply(error) && error.message.startsWith("OOM ");
+
 /** Stricter than `isRefusedByStore`: a charge is not given up for anything that an operator can mend, nor for an error of a whole call. */
 export const wouldFailAgain = (error: unknown): boolean => storeFault(error) === "script";
 

@@ -41,7 +41,7 @@ import { revokeToken, token } from "../../src/scripts/tokens.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createClient } from "../support/client.ts";
-import { startClusterNode } from "../support/cluster-node.ts";
+import { NO_CLAIMS, startClusterNode } from "../support/cluster-node.ts";
 import { soon } from "../support/soon.ts";
 import {
   createStage,
@@ -192,18 +192,33 @@ test("a charge whose claim meets a migrating slot waits for it alone", async () 
 });
 
 // Guarantee: while Redis is out of memory, what was admitted before is settled or waits, and polls go on.
-test("a charge whose claim is refused for want of memory opens no breaker, and is posted once there is some", async () => {
+test("a charge is made though its claim meets a primary without memory", async () => {
   const key = await stage.givenKey({ credits: 100 });
   const store = openStore(connection);
   const generation = stage.request(key, { retentionMs: 3_600_000 });
   expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
   await clients[0]!.config("SET", "maxmemory", "1");
   try {
+    expect(await store.bind(generation, newTask(taskOf(generation)))).toBe("bound");
+    expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 });
+  } finally {
+    await clients[0]!.config("SET", "maxmemory", "0");
+  }
+  await store.settlements.close();
+});
+
+test("a charge whose claim is refused opens no breaker, and is posted once it is taken", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const store = openStore(connection);
+  const generation = stage.request(key, { retentionMs: 3_600_000 });
+  expect(await store.admit(generation, stage.tiers)).toMatchObject({ outcome: "admitted" });
+  await clients[0]!.call("ACL", "SETUSER", "default", ...NO_CLAIMS);
+  try {
     expect(await store.bind(generation, newTask(taskOf(generation)))).toBeUndefined();
     expect(connection.breaker.isOpen, "for one claim").toBe(false);
     expect(await store.mayBeBoundSoon(key, taskOf(generation)), "its poll is not 404").toBe(true);
   } finally {
-    await clients[0]!.config("SET", "maxmemory", "0");
+    await clients[0]!.call("ACL", "SETUSER", "default", "allkeys");
   }
   await soon(async () =>
     expect(await store.credits(key, stage.tiers)).toMatchObject({ balance: 90, totalUsed: 10 }),

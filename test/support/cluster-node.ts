@@ -10,3 +10,6 @@ export async function startClusterNode(
   const args = ["--cluster-enabled", "yes", "--cluster-port", String(busPort), ...more];
   return { ...(await startRedis({ dir, persistent: false, args })), busPort };
 }
+
+/** Rules of ACL SETUSER, by which a node takes no claims of task ids; `allkeys` takes them back. */
+export const NO_CLAIMS = ["resetkeys", "~tg:[^c]*", "%R~tg:claim:*"];
