@@ -64,16 +64,19 @@ test("what waits is bounded for each key; the rest is refused as overloaded, and
   await whileFlooded(900, async (flood) => {
     expect(await metric("tollgate_store_calls_waiting ")).toBe(500);
     // The honest one before the flood, and all that may be under way; the flood's first may share a call with it or not, and a
-    // call of the gateway's own may be among them.
-    expect([255, 256, 257]).toContain(stage.proxy.count("admit") - admissions);
+    // few calls of the gateway's own may be among them.
+    const admitted = stage.proxy.count("admit") - admissions;
+    expect(admitted).toBeGreaterThan(250);
+    expect(admitted).toBeLessThanOrEqual(257);
     const asked = generate(stage.gateway, honest);
     await until(async () => (await metric("tollgate_store_calls_waiting ")) === 501, "the honest request");
     await stage.proxy.heal();
     expectStatus(await asked, 200);
     const replies = await Promise.all(flood);
     const refused = replies.filter(({ status }) => status === 503);
-    // One or two more, where calls of the gateway's own were under way.
-    expect([0, 1, 2]).toContain(refused.length - (900 - 500 - 256));
+    // A few more, where calls of the gateway's own were under way.
+    expect(refused.length).toBeGreaterThanOrEqual(900 - 500 - 256);
+    expect(refused.length).toBeLessThanOrEqual(900 - 500 - 250);
     for (const reply of refused)
       expect(reply.body).toMatchObject({ code: 503, retryAfter: 1, error: reply.body.msg });
     expect(refused[0]!.body.msg).toContain("busy");

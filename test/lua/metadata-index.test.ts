@@ -59,7 +59,7 @@ async function indexAndScan() {
 }
 
 const value = fc.oneof(
-  fc.constantFrom<unknown>("", "pro", "Pro", "1", "true", "null", 1, 0, -1.5, 1e21, true, false, null),
+  fc.constantFrom<unknown>("", "pro", "Pro", "1", "true", "null", 1, 0, -1.5, 1e-7, true, false, null),
   fc.constantFrom<unknown>("a b", 'a"b\\', "},{[", "é 😀", "a\n\tb\u001f\u007f", "x".repeat(500), [1], {
     plan: "pro",
   }),
@@ -88,7 +88,7 @@ test("the index of metadata equals a scan, and a list by it equals a filter", as
     "é 😀",
     'a"b\\',
     "x".repeat(500),
-    "1e+21",
+    "1e-7",
     "null",
   );
   await fc.assert(
