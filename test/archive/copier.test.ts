@@ -313,6 +313,30 @@ test("a request that ends in the millisecond that was looked at last is copied s
 });
 
 // Guarantee: COLLECT forgets no request that the archive has not got, also one whose outcome stayed unknown.
+// Guarantee: usage in SQL and a restore know a task's end seconds after it, also behind one whose record is kept longer.
+test("a task that ends after one that was too old is copied soon, and so is one that completed late", async () => {
+  const copier = await stage.copier();
+  const key = await stage.givenKey("acme");
+  const late = await stage.expired(key);
+  await copier.copy();
+  const ended = await stage.ended(key);
+  await copier.copy();
+  const statuses = "SELECT request_id, status FROM tollgate.requests";
+  const row = ({ requestId }: { requestId: string }, status: string) => ({ request_id: requestId, status });
+  const byId = (one: { request_id: string }, other: { request_id: string }): number =>
+    one.request_id < other.request_id ? -1 : 1;
+  expect((await stage.database.query<{ request_id: string }>(statuses)).sort(byId)).toEqual(
+    [row(late, "failed"), row(ended, "completed")].sort(byId),
+  );
+  await late.reclaim();
+  await copier.copy();
+  const after = await stage.ended(key, "failed");
+  await copier.copy();
+  expect((await stage.database.query<{ request_id: string }>(statuses)).sort(byId)).toEqual(
+    [row(late, "completed"), row(ended, "completed"), row(after, "failed")].sort(byId),
+  );
+});
+
 test("requests are kept until they are copied, those of unknown outcome until they may be forgotten", async () => {
   const key = await stage.givenKey();
   const copier = await stage.copier();
