@@ -196,14 +196,17 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
   await write(nodes, tasks, (pipe, task) => {
     const { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs } = task;
     const { slots, due } = keyRef(keyId, accountId, partition).names;
+    // It passed while the store was away: BIND gives it no slot.
+    const isUnmetered = price === 0;
     const record = {
       ...{ state: "bound", account_id: accountId, key_id: keyId, price: String(price), endpoint },
       ...{ due_at: String(boundAtMs), task_id: taskId, bound_at: String(boundAtMs) },
+      ...(isUnmetered && { unmetered: "1" }),
     } as const;
+    if (!isUnmetered) pipe.sadd(slots, requestId);
     return pipe
       .set(requestName(partition, requestId), requestText(record))
       .set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`)
-      .sadd(slots, requestId)
       .zadd(due, dueFrom("polls") + boundAtMs, requestId);
   });
   await manyByNode(

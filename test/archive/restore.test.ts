@@ -306,6 +306,22 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 4, violations: [] });
   });
 
+  // Guarantee: what passed for nothing while Redis was away keeps no customer from generating after a disaster.
+  test("gives no slot to a running task that passed while Redis was away", async () => {
+    const key = await stage.givenKey("acme");
+    const { stage: own, generation } = await stage.ended(key);
+    const passed = { ...generation, requestId: "unmetered_1", price: 0, admittedAtMs: Date.now() };
+    expect(await own.bind(passed, "task_unmetered")).toBe("bound");
+    const { partition } = generation.key;
+    const { slots } = keyNames(partition, key.keyId);
+    expect(await stage.redis.smembers(slots)).toEqual([]);
+    expect((await restored()).tasks).toBe(1);
+    expect(await empty.redis.smembers(slots)).toEqual([]);
+    const record = await readRequest(empty.redis, requestName(partition, "unmetered_1"));
+    expect(record).toMatchObject({ state: "bound", price: "0", unmetered: "1" });
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
   // Guarantee: nobody gets back what a task cost that ended long ago.
   test.each([
     ["collected before there was an archive", "9 days", "1 day", 0],
