@@ -132,11 +132,19 @@ async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[
     ({ partition }) => nodes.of(partition),
     (pipe, { name, field }) => pipe.hget(name, field),
   );
-  const lists = places.map((place, at) => ({
-    ...place,
-    text: placeText([...readPlace(known[at]), ...place.indexed].slice(0, REFERENCE_ACCOUNTS_MAX)),
-  }));
-  await write(nodes, lists, (pipe, { name, field, text }) => pipe.hset(name, field, text));
+  const lists = places.map((place, at) => {
+    const all = [...readPlace(known[at]), ...place.indexed];
+    const text = placeText(all.slice(0, REFERENCE_ACCOUNTS_MAX));
+    return { ...place, text, beyond: all.slice(REFERENCE_ACCOUNTS_MAX) };
+  });
+  await write(nodes, lists, (pipe, { name, field, text, beyond }) =>
+    pipe.hset(
+      name,
+      field,
+      text,
+      ...beyond.flatMap(({ accountId, entry }) => [`${field} ${accountId}`, entry]),
+    ),
+  );
 }
 
 /** As lua/include/accounts.lua and lua/include/metadata.lua. */

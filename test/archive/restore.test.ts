@@ -15,6 +15,7 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
+import { entryIdOf } from "../../src/operations/credits/references.ts";
 import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
@@ -37,6 +38,7 @@ import {
   keyRef,
   partitionNames,
   partitionOf,
+  REFERENCE_ACCOUNTS_MAX,
   requestName,
 } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -386,6 +388,19 @@ describe("a restored store", () => {
     await restored();
     expect(await spentOf(empty.nodes)).toEqual([30, 30, 0]);
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
+  test("finds the entry of a reference that more accounts share than are listed under it", async () => {
+    const accountIds = times(100, (at) => `acc_${at}`)
+      .filter((accountId) => partitionOf(accountId, PARTITIONS) === 0)
+      .slice(0, REFERENCE_ACCOUNTS_MAX + 1);
+    for (const accountId of accountIds) await stage.grant(await stage.givenKey(accountId), "welcome");
+    await restored();
+    const placesIn = (redis: Redis) =>
+      Promise.all(accountIds.map((accountId) => entryIdOf(redis, 0, accountId, "welcome")));
+    const places = await placesIn(stage.redis);
+    expect(new Set(places).size).toBe(REFERENCE_ACCOUNTS_MAX + 1);
+    expect(await placesIn(empty.redis)).toEqual(places);
   });
 
   test("takes a grant once: a reference of before counts", async () => {
