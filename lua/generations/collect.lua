@@ -22,12 +22,13 @@ if state then
   local is_open = state ~= "finished" and state ~= "void"
   local ended_at = is_open and now or tonumber(record.finished_at or record.void_at or 0)
   local kept_until = ended_at + tonumber(record.retention_ms or restored_ms)
+  -- Before it is postponed: its copier may have looked beyond that place in `done`.
+  local generation = not is_open and call("HGET", archive, "generation")
+  if generation and record.archived ~= generation .. "/" .. state then return { "unarchived" } end
   if is_open or kept_until > now then
     call("ZADD", done, "XX", int(kept_until), request_id)
     return { "kept" }
   end
-  local generation = call("HGET", archive, "generation")
-  if generation and record.archived ~= generation .. "/" .. state then return { "unarchived" } end
   local account, due_at = accounts_prefix .. (record.account_id or ""), record.due_at
   local collected_until = call("HGET", account, "collected_until")
   local is_uncharged = state == "void" and (record.reason == "refused" or record.reason == "unsent")

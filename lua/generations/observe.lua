@@ -94,12 +94,13 @@ end
 -- that only the removal from `due` can fail: all other names were read above.
 call("SREM", slots, request_id)
 if shared then call("SREM", shared.slots, request_id) end
--- A task that ends as too old may complete later, and is then charged again: its record is kept twice as long.
-if ended_by == "expired" and record.retention_ms then
-  record.retention_ms = int(2 * tonumber(record.retention_ms))
-  record.text = changed_request(record.text, state, "retention_ms", record.retention_ms)
-end
+-- The archive's copier follows `done` from one score to the next, so all that ends now is listed at one place: a later score would
+-- hide what ends after it.
 call("ZADD", done, forget_at(now, record.retention_ms), request_id)
+-- A task that ends as too old may complete later, and is then charged again: its record is kept twice as long. COLLECT postpones it.
+if ended_by == "expired" and record.retention_ms then
+  record.text = changed_request(record.text, state, "retention_ms", int(2 * tonumber(record.retention_ms)))
+end
 -- A task that was not charged is told to nobody: there is no video for nothing.
 local callback = record.callback
 if (webhooks or callback) and not record.uncollected then

@@ -28,7 +28,8 @@ if record.refunded then
 end
 -- While a Redis Cluster migrates the slot key by key, a command on a name that has moved fails, and earlier writes stay: what can run
 -- twice comes before the charge. After that only the text of the task can fail, which the next poll mends.
-call("ZADD", done, forget_at(now, record.retention_ms), request_id)
+-- At the place of all that ends now, as in OBSERVE, which has doubled the retention; COLLECT postpones it.
+call("ZADD", done, forget_at(now, record.retention_ms and record.retention_ms / 2), request_id)
 add_event(account, now, account_id, call("HGET", account, "webhooks"), "task.completed", request_id, data,
   '{"task_id":"' .. (record.task_id or "") .. '","status":"completed"}', record.callback)
 -- Usage counted it as failed.

@@ -132,11 +132,19 @@ async function indexReferences(nodes: RedisNodes, entries: readonly LedgerEntry[
     ({ partition }) => nodes.of(partition),
     (pipe, { name, field }) => pipe.hget(name, field),
   );
-  const lists = places.map((place, at) => ({
-    ...place,
-    text: placeText([...readPlace(known[at]), ...place.indexed].slice(0, REFERENCE_ACCOUNTS_MAX)),
-  }));
-  await write(nodes, lists, (pipe, { name, field, text }) => pipe.hset(name, field, text));
+  const lists = places.map((place, at) => {
+    const all = [...readPlace(known[at]), ...place.indexed];
+    const text = placeText(all.slice(0, REFERENCE_ACCOUNTS_MAX));
+    return { ...place, text, beyond: all.slice(REFERENCE_ACCOUNTS_MAX) };
+  });
+  await write(nodes, lists, (pipe, { name, field, text, beyond }) =>
+    pipe.hset(
+      name,
+      field,
+      text,
+      ...beyond.flatMap(({ accountId, entry }) => [`${field} ${accountId}`, entry]),
+    ),
+  );
 }
 
 /** As lua/include/accounts.lua and lua/include/metadata.lua. */
@@ -196,14 +204,17 @@ export async function restoreTasks(nodes: RedisNodes, tasks: readonly RunningTas
   await write(nodes, tasks, (pipe, task) => {
     const { partition, requestId, accountId, keyId, price, endpoint, taskId, boundAtMs } = task;
     const { slots, due } = keyRef(keyId, accountId, partition).names;
+    // It passed while the store was away: BIND gives it no slot.
+    const isUnmetered = price === 0;
     const record = {
       ...{ state: "bound", account_id: accountId, key_id: keyId, price: String(price), endpoint },
       ...{ due_at: String(boundAtMs), task_id: taskId, bound_at: String(boundAtMs) },
+      ...(isUnmetered && { unmetered: "1" }),
     } as const;
+    if (!isUnmetered) pipe.sadd(slots, requestId);
     return pipe
       .set(requestName(partition, requestId), requestText(record))
       .set(taskName(taskId, partition), `${requestId} ${keyId} ${accountId} ${boundAtMs}`)
-      .sadd(slots, requestId)
       .zadd(due, dueFrom("polls") + boundAtMs, requestId);
   });
   await manyByNode(

@@ -312,6 +312,56 @@ test("a request that ends in the millisecond that was looked at last is copied s
   expect(await stage.database.query("SELECT request_id FROM tollgate.requests")).toHaveLength(2);
 });
 
+// Guarantee: usage in SQL and a restore know a task's end seconds after it, also behind one whose record is kept longer.
+test("a task that ends after one that was too old is copied soon, and so is one that completed late", async () => {
+  const copier = await stage.copier();
+  const key = await stage.givenKey("acme");
+  const late = await stage.expired(key);
+  await copier.copy();
+  const ended = await stage.ended(key);
+  await copier.copy();
+  const statuses = "SELECT request_id, status FROM tollgate.requests";
+  const row = ({ requestId }: { requestId: string }, status: string) => ({ request_id: requestId, status });
+  const byId = (one: { request_id: string }, other: { request_id: string }): number =>
+    one.request_id < other.request_id ? -1 : 1;
+  expect((await stage.database.query<{ request_id: string }>(statuses)).sort(byId)).toEqual(
+    [row(late, "failed"), row(ended, "completed")].sort(byId),
+  );
+  await late.reclaim();
+  await copier.copy();
+  const after = await stage.ended(key, "failed");
+  await copier.copy();
+  expect((await stage.database.query<{ request_id: string }>(statuses)).sort(byId)).toEqual(
+    [row(late, "completed"), row(ended, "completed"), row(after, "failed")].sort(byId),
+  );
+});
+
+// Guarantee: the collector takes no end out of the copier's sight.
+test("a restored task that ends is copied soon, though the collector comes to it before the copier", async () => {
+  const key = await stage.givenKey("acme");
+  const restored = await stage.ended(key, "bound");
+  const { requestId, partition, generation } = restored;
+  // As a restore leaves it.
+  const name = requestName(partition, requestId);
+  await changeRequest(stage.redis, name, { retention_ms: undefined, admitted_at: undefined });
+  await stage.ended(key);
+  const copier = await stage.copier();
+  await copier.copy();
+  await restored.stage.observe(generation, "completed");
+  await stage.ended(key);
+  await copier.copy();
+  const { run } = scriptsOf(stage.redis);
+  const { retentionMs } = generation;
+  const collected = async () =>
+    (await run(collect, { requestId, partition, retentionMs, taskId: undefined })).outcome;
+  await collected();
+  await stage.endTurns();
+  await (await stage.copier()).copy();
+  const row = "SELECT status FROM tollgate.requests WHERE request_id = $1";
+  expect(await stage.database.query(row, [requestId])).toEqual([{ status: "completed" }]);
+  expect(await collected()).toBe("kept");
+});
+
 // Guarantee: COLLECT forgets no request that the archive has not got, also one whose outcome stayed unknown.
 test("requests are kept until they are copied, those of unknown outcome until they may be forgotten", async () => {
   const key = await stage.givenKey();

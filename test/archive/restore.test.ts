@@ -15,6 +15,7 @@ import {
   patchAccount,
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
+import { entryIdOf } from "../../src/operations/credits/references.ts";
 import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
@@ -37,6 +38,7 @@ import {
   keyRef,
   partitionNames,
   partitionOf,
+  REFERENCE_ACCOUNTS_MAX,
   requestName,
 } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
@@ -306,6 +308,22 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 4, violations: [] });
   });
 
+  // Guarantee: what passed for nothing while Redis was away keeps no customer from generating after a disaster.
+  test("gives no slot to a running task that passed while Redis was away", async () => {
+    const key = await stage.givenKey("acme");
+    const { stage: own, generation } = await stage.ended(key);
+    const passed = { ...generation, requestId: "unmetered_1", price: 0, admittedAtMs: Date.now() };
+    expect(await own.bind(passed, "task_unmetered")).toBe("bound");
+    const { partition } = generation.key;
+    const { slots } = keyNames(partition, key.keyId);
+    expect(await stage.redis.smembers(slots)).toEqual([]);
+    expect((await restored()).tasks).toBe(1);
+    expect(await empty.redis.smembers(slots)).toEqual([]);
+    const record = await readRequest(empty.redis, requestName(partition, "unmetered_1"));
+    expect(record).toMatchObject({ state: "bound", price: "0", unmetered: "1" });
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
   // Guarantee: nobody gets back what a task cost that ended long ago.
   test.each([
     ["collected before there was an archive", "9 days", "1 day", 0],
@@ -370,6 +388,19 @@ describe("a restored store", () => {
     await restored();
     expect(await spentOf(empty.nodes)).toEqual([30, 30, 0]);
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
+  test("finds the entry of a reference that more accounts share than are listed under it", async () => {
+    const accountIds = times(100, (at) => `acc_${at}`)
+      .filter((accountId) => partitionOf(accountId, PARTITIONS) === 0)
+      .slice(0, REFERENCE_ACCOUNTS_MAX + 1);
+    for (const accountId of accountIds) await stage.grant(await stage.givenKey(accountId), "welcome");
+    await restored();
+    const placesIn = (redis: Redis) =>
+      Promise.all(accountIds.map((accountId) => entryIdOf(redis, 0, accountId, "welcome")));
+    const places = await placesIn(stage.redis);
+    expect(new Set(places).size).toBe(REFERENCE_ACCOUNTS_MAX + 1);
+    expect(await placesIn(empty.redis)).toEqual(places);
   });
 
   test("takes a grant once: a reference of before counts", async () => {

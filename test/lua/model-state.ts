@@ -125,6 +125,8 @@ export interface ModelRequest {
   lost?: boolean;
   /** The gateway ended it: it was too old. */
   tooOld?: boolean;
+  /** Of one that was too old: a collector has put it back to when it may be forgotten. */
+  postponed?: boolean;
   /** The upstream gave its task id to another request, too. */
   disputed?: boolean;
   gone?: { count: number; sinceMs: number };
@@ -254,10 +256,16 @@ export function sharedOf(world: World, account: ModelAccount) {
 /** A record of a request that was surely not made is kept no longer. */
 const REFUSED_KEPT_MS = 600_000;
 
+const keptMs = ({ generation, refused }: ModelRequest): number =>
+  Math.min(generation.retentionMs, refused ? REFUSED_KEPT_MS : Number.POSITIVE_INFINITY);
+
 /** When an ended request may be forgotten. */
-export const forgottenAtMs = ({ endedAtMs = 0, generation, refused, tooOld }: ModelRequest): number =>
-  endedAtMs +
-  (tooOld ? 2 : 1) * Math.min(generation.retentionMs, refused ? REFUSED_KEPT_MS : Number.POSITIVE_INFINITY);
+export const forgottenAtMs = (request: ModelRequest): number =>
+  (request.endedAtMs ?? 0) + (request.tooOld ? 2 : 1) * keptMs(request);
+
+/** Where it is listed among those that have ended: by its end, as all others, until a collector comes to it. */
+export const listedAtMs = (request: ModelRequest): number =>
+  request.postponed ? forgottenAtMs(request) : (request.endedAtMs ?? 0) + keptMs(request);
 
 /** When the holds with an unknown outcome are due, of an account or only of those of some slots; the earliest first. */
 export const unknownDuesOf = (world: World, account: ModelAccount, slots?: readonly string[]): number[] =>

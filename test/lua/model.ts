@@ -12,6 +12,7 @@ import {
   DAY_MS,
   forgottenAtMs,
   limitsOf,
+  listedAtMs,
   type ModelAccount,
   type ModelIdempotency,
   type ModelKey,
@@ -210,6 +211,7 @@ export function reclaim(world: World, request: ModelRequest, data: string): Repl
   if (request.refunded && spendableOf(world, key.account) < price) return ["uncovered", nowMs];
   request.seen = { status: "completed", data, atMs: nowMs };
   request.endedAtMs = nowMs;
+  delete request.postponed;
   if (!request.refunded) return ["charged_again", nowMs, "0"];
   const { chargedTurn = 0 } = request;
   post(world, request, -price, { type: "reclaim", reason: "completed_late" });
@@ -554,9 +556,13 @@ export function collect(
     (request) =>
       request.key.partition === partition &&
       request.endedAtMs !== undefined &&
-      forgottenAtMs(request) <= world.nowMs,
+      listedAtMs(request) <= world.nowMs,
   );
-  const forgotten = old.sort(byTimeThenId(forgottenAtMs)).slice(0, most);
+  const looked = old.sort(byTimeThenId(listedAtMs)).slice(0, most);
+  const [kept, forgotten] = [true, false].map((isKept) =>
+    looked.filter((request) => forgottenAtMs(request) > world.nowMs === isKept),
+  ) as [ModelRequest[], ModelRequest[]];
+  for (const request of kept) request.postponed = true;
   for (const request of forgotten) {
     const { account } = request.key;
     const mayBeCharged = request.state !== "void" || !(request.refused || request.unsent);
@@ -566,5 +572,5 @@ export function collect(
     if (request.taskId !== undefined) world.tasks.delete(request.taskId);
   }
   world.requests = world.requests.filter((request) => !forgotten.includes(request));
-  return { looked: forgotten.length, collected: forgotten.length };
+  return { looked: looked.length, collected: forgotten.length };
 }

@@ -12,8 +12,8 @@ import type { Run } from "./drive.ts";
 import {
   DAY_MS,
   type Entry,
-  forgottenAtMs,
   heldOf,
+  listedAtMs,
   type ModelAccount,
   type ModelRequest,
   sharedOf,
@@ -248,7 +248,7 @@ export function expectedState({ world }: Run): State {
     const { generation, state: at, sweepAtMs, endedAtMs } = request;
     if (at === "held") state.holds[generation.requestId] = sweepAtMs!;
     else if (at === "bound") state.polls[generation.requestId] = sweepAtMs!;
-    else if (endedAtMs !== undefined) state.ended[generation.requestId] = forgottenAtMs(request);
+    else if (endedAtMs !== undefined) state.ended[generation.requestId] = listedAtMs(request);
   }
   for (const [digest, { first, voidUntilMs, firstVoid, expiresAtMs }] of world.idempotency) {
     const id = (request: ModelRequest | undefined): string | undefined => request?.generation.requestId;
