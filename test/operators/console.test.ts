@@ -604,6 +604,23 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.unroute(/\/manage\/v1\/accounts\/[^/]*\/keys$/);
   });
 
+  // Guarantee: nothing is said to be done that the gateway has not said.
+  test("an answer that is not the gateway's is no success", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    await operator.signIn(`account/${accountId}`);
+    await page.route("**/grants", (route) =>
+      route.fulfill({ status: 200, contentType: "text/html", body: "<h1>Sign in to the proxy</h1>" }),
+    );
+    await press("Grant credits …");
+    await dialog().getByLabel("Credits", { exact: true }).fill("5");
+    await dialog().getByLabel("Reference").fill("ticket 5");
+    await press("Grant");
+    await dialog().getByText("The answer cannot be read").waitFor();
+    await page.unroute("**/grants");
+    await press("Grant");
+    await page.getByText(`+5 credits for ${accountId}, reference ticket 5. The balance is 15.`).waitFor();
+  });
+
   test("transactions are filtered and sorted by the address alone, and come as CSV", async () => {
     const { key, accountId } = await gateway.givenKey({ credits: 100 });
     for (let n = 0; n < 3; n++) await generate(key);
