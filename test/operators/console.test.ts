@@ -604,6 +604,34 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.unroute(/\/manage\/v1\/accounts\/[^/]*\/keys$/);
   });
 
+  // Guarantee: a secret that was made is seen.
+  test("a question whose answer is on its way stays, and a secret however often Escape is pressed", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn(`account/${accountId}`);
+    const opened = () => page.locator("#dialog[open]").count();
+    const held = Promise.withResolvers<void>();
+    await page.route(/\/manage\/v1\/accounts\/[^/]*\/keys$/, async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    const pressEscape = async () => {
+      for (let times = 0; times < 3; times++) await page.keyboard.press("Escape");
+      expect(await opened()).toBe(1);
+    };
+    await press("Create key …");
+    await press("Create it");
+    await pressEscape();
+    expect(await dialog().getByRole("button", { name: "Cancel" }).isDisabled()).toBe(true);
+    held.resolve();
+    await dialog().getByText(/sk_/).first().waitFor();
+    await pressEscape();
+    await press("I have it");
+    await expect.poll(opened).toBe(0);
+    await press("Create key …");
+    await page.keyboard.press("Escape");
+    await expect.poll(opened).toBe(0);
+  });
+
   // Guarantee: nothing is said to be done that the gateway has not said.
   test("an answer that is not the gateway's is no success", async () => {
     const { accountId } = await gateway.givenKey({ credits: 10 });
