@@ -649,6 +649,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByText(`+5 credits for ${accountId}, reference ticket 5. The balance is 15.`).waitFor();
   });
 
+  // Guarantee: a question belongs to the view that is in sight.
+  test("a question is not asked where its view was left while it was read", async () => {
+    const [left, { accountId }] = [await gateway.givenKey({ credits: 7 }), await gateway.givenKey()];
+    await operator.signIn(`account/${left.accountId}`);
+    const asked = Promise.withResolvers<() => Promise<void>>();
+    await page.route(`**/manage/v1/accounts/${left.accountId}`, (route) =>
+      asked.resolve(() => route.continue()),
+    );
+    await press("Grant credits …");
+    const answer = await asked.promise;
+    await operator.open(`account/${accountId}`);
+    await Promise.all([page.waitForResponse(`**/manage/v1/accounts/${left.accountId}`), answer()]);
+    await page.evaluate("new Promise((done) => setTimeout(done, 100))");
+    expect(await page.locator("#dialog[open]").count()).toBe(0);
+    await press("Grant credits …");
+    expect(await dialog().getByRole("heading").textContent()).toBe(`Grant credits to ${accountId}`);
+  });
+
   test("transactions are filtered and sorted by the address alone, and come as CSV", async () => {
     const { key, accountId } = await gateway.givenKey({ credits: 100 });
     for (let n = 0; n < 3; n++) await generate(key);

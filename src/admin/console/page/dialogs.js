@@ -30,6 +30,20 @@ const NOT_CONFIRMED =
  * @property {Content} [said] once it is done
  */
 
+/** Counts views: what is in sight when a question's needs were read may be another one. */
+let views = 0;
+addEventListener("hashchange", () => views++);
+
+/**
+ * What a question needs before it can be asked; undefined where its view was left meanwhile, and it has no place any more.
+ * @template Read @param {Promise<Read>} reading
+ */
+export async function unlessLeft(reading) {
+  const before = views;
+  const read = await reading;
+  return views === before ? read : undefined;
+}
+
 /**
  * Asks before something is done, does it, and tells in the page's status line what came of it. What the gateway refuses is
  * told in the dialog, which stays open with what was typed; so does it when the token is lost.
