@@ -269,6 +269,24 @@ test("SIGHUP reaches those that serve, and ends none that is still starting", as
   expect(told("a worker ended; it is started again")).toBe(0);
 });
 
+// Guarantee: a process that hangs is seen. Prometheus takes an empty page of metrics for a gateway that has nothing to say.
+test("while a process does not send its metrics, the page of metrics is 500", async () => {
+  const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
+  const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
+  onTestFinished(() => gateway.stop());
+  await until(() => gateway.logs().some(({ msg }) => msg === "one more process listens"), "the second one");
+  const page = () => fetch(`${gateway.adminUrl}/metrics`);
+  expect((await page()).status).toBe(200);
+  const [second] = await workersOf(gateway.pid);
+  process.kill(second!, "SIGSTOP");
+  const refused = await page();
+  process.kill(second!, "SIGCONT");
+  expect(refused.status).toBe(500);
+  const why = (): boolean => JSON.stringify(gateway.logs()).includes("a worker does not send its metrics");
+  await until(why, "the log to say why");
+  await until(async () => (await page()).status === 200, "the metrics of both");
+});
+
 /** A port that somebody else has, until the test ends. */
 async function givenTakenPort(): Promise<string> {
   const taken = createServer().listen(0, "127.0.0.1");
