@@ -53,6 +53,8 @@ class Supervisor {
   readonly #workers = new Map<number, Worker>();
   readonly #started = new Set<number>();
   readonly #serving = new Set<Worker>();
+  /** Workers that were starting at the last SIGHUP: they may have read the files before it. */
+  readonly #outdated = new WeakSet<Worker>();
   readonly #ended = Promise.withResolvers<number>();
   #isStopping = false;
   #exitCode = 0;
@@ -99,8 +101,11 @@ class Supervisor {
   }
 
   reload(): void {
-    // A starting worker reads the configuration anyway.
-    for (const worker of this.#serving) worker.process.kill("SIGHUP");
+    for (const worker of this.#workers.values()) {
+      // The signal would end a worker that does not listen to it yet.
+      if (this.#serving.has(worker)) worker.process.kill("SIGHUP");
+      else this.#outdated.add(worker);
+    }
   }
 
   #onMessage(number: number, worker: Worker, message: ToSupervisor): void {
@@ -108,6 +113,7 @@ class Supervisor {
       case "listening":
         this.#started.add(number);
         this.#serving.add(worker);
+        if (this.#outdated.delete(worker)) worker.process.kill("SIGHUP");
         return;
       case "metrics request":
         void this.#answerMetrics(worker, message.id);
