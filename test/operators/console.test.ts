@@ -686,6 +686,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByRole("heading", { name: "Task" }).waitFor();
   });
 
+  test("a file of transactions has what the filter let through when it was asked for, whatever is looked at meanwhile", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    await operator.signIn(`account/${accountId}/transactions?kind=purchase`);
+    const asked: string[] = [];
+    const left = Promise.withResolvers<void>();
+    await page.route("**/transactions?*limit=100*", async (route) => {
+      asked.push(new URL(route.request().url()).searchParams.get("kind") ?? "");
+      await left.promise;
+      const body = JSON.stringify({ data: [], next_cursor: asked.length === 1 ? "more" : null });
+      await route.fulfill({ status: 200, contentType: "application/json", body });
+    });
+    await press("Download CSV");
+    await expect.poll(() => asked.length).toBe(1);
+    await operator.open("accounts");
+    left.resolve();
+    await expect.poll(() => asked).toEqual(["purchase", "purchase"]);
+  });
+
   test("markup in what operators and customers name is text", async () => {
     const hostile = "<img src=x onerror=alert(1)><b>bold</b>";
     const { accountId } = await gateway.givenKey();

@@ -98,12 +98,11 @@ async function download(id, pressed) {
   try {
     /** @type {Transaction[]} */
     const rows = [];
+    // Another view may be in sight when the next page is read.
+    const asked = transactionsAsked(here().query, CSV_PER_PAGE);
     let cursor = "";
     do {
-      const page = await listTransactions(id, {
-        ...transactionsAsked(here().query, CSV_PER_PAGE),
-        cursor,
-      });
+      const page = await listTransactions(id, { ...asked, cursor });
       rows.push(...page.data);
       cursor = page.next_cursor ?? "";
       say(`${count(rows.length)} transactions are read …`);
