@@ -291,7 +291,8 @@ test("SIGHUP reaches a process that has read its files and does not serve yet", 
   const gateway = await startGatewayProcess({
     redisUrl: redis.url,
     upstreamUrl: generator.url,
-    config: { ...WORKERS, reload: "signal" },
+    // The one setting that is no section.
+    config: { ...WORKERS, ...({ reload: "signal" } as object) },
     env: { NODE_OPTIONS: beforeAnything(holdSecond) },
   });
   onTestFinished(() => gateway.stop());

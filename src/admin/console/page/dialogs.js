@@ -35,7 +35,7 @@ let views = 0;
 addEventListener("hashchange", () => views++);
 
 /**
- * What a question needs before it can be asked; undefined where its view was left meanwhile, and it has no place any more.
+ * Waits for what a question is made of; undefined if the view was left meanwhile: then it must not be asked.
  * @template Read @param {Promise<Read>} reading
  */
 export async function unlessLeft(reading) {
