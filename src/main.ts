@@ -27,11 +27,16 @@ async function main(): Promise<void> {
     process.exit(await supervise(workers, log));
   }
   let live: LiveConfig | undefined;
+  let isOutdated = false;
   // Registered first: without a listener SIGHUP ends the process.
-  process.on("SIGHUP", () => void live?.reload("SIGHUP"));
+  process.on("SIGHUP", () => {
+    isOutdated = live === undefined;
+    live?.reload("SIGHUP");
+  });
   const role = roleOf(process.env);
   const gateway = await startGateway(loaded, log, role);
   ({ live } = gateway);
+  if (isOutdated) live.reload("SIGHUP");
   live.watch();
   const { url, adminUrl } = gateway;
   if (adminUrl === "") log.info({ url }, "one more process listens");

@@ -52,10 +52,16 @@ export function withoutRestarts(current: Settings, next: Settings): Settings {
   return mixed;
 }
 
-/** Two gateways on one host need different ports. */
-const PER_PROCESS: ReadonlySet<string> = new Set(["server.host", "server.port", "admin.host", "admin.port"]);
+/** Two gateways on one host need different ports, and two machines have different names. */
+const PER_PROCESS: ReadonlySet<string> = new Set([
+  "server.host",
+  "server.port",
+  "admin.host",
+  "admin.port",
+  "admin.hosts",
+]);
 
-/** 16 hex digits, the same for the same settings and prices; passwords and listeners do not count. */
+/** 16 hex digits, the same for the same settings and prices; passwords, listeners and their names do not count. */
 export function hashOf(written: Written): string {
   const all = [...leaves(written)].filter(([setting]) => !PER_PROCESS.has(setting));
   const text = all.map((entry) => JSON.stringify(entry)).sort();

@@ -32,6 +32,7 @@ type ToSupervisor =
 type ToWorker =
   | { kind: "metric values request" }
   | { kind: "metrics"; id: number; page: string }
+  | { kind: "metrics failed"; id: number; why: string }
   | { kind: "reading"; from: number; reading: MetricsReading }
   | { kind: "log level"; level: string };
 
@@ -52,6 +53,8 @@ class Supervisor {
   readonly #workers = new Map<number, Worker>();
   readonly #started = new Set<number>();
   readonly #serving = new Set<Worker>();
+  /** Workers that were starting at the last SIGHUP: they may have read the files before it. */
+  readonly #outdated = new WeakSet<Worker>();
   readonly #ended = Promise.withResolvers<number>();
   #isStopping = false;
   #exitCode = 0;
@@ -98,8 +101,11 @@ class Supervisor {
   }
 
   reload(): void {
-    // A starting worker reads the configuration anyway.
-    for (const worker of this.#serving) worker.process.kill("SIGHUP");
+    for (const worker of this.#workers.values()) {
+      // The signal would end a worker that does not listen to it yet.
+      if (this.#serving.has(worker)) worker.process.kill("SIGHUP");
+      else this.#outdated.add(worker);
+    }
   }
 
   #onMessage(number: number, worker: Worker, message: ToSupervisor): void {
@@ -107,6 +113,7 @@ class Supervisor {
       case "listening":
         this.#started.add(number);
         this.#serving.add(worker);
+        if (this.#outdated.delete(worker)) worker.process.kill("SIGHUP");
         return;
       case "metrics request":
         void this.#answerMetrics(worker, message.id);
@@ -125,9 +132,12 @@ class Supervisor {
   }
 
   async #answerMetrics(worker: Worker, id: number): Promise<void> {
-    const workers = [...this.#workers.values()];
-    const page = await this.#metrics.read(workers).catch((error: Error) => `# ${error.message}`);
-    send(worker, { kind: "metrics", id, page });
+    try {
+      const page = await this.#metrics.read([...this.#workers.values()]);
+      send(worker, { kind: "metrics", id, page });
+    } catch (error) {
+      send(worker, { kind: "metrics failed", id, why: (error as Error).message });
+    }
   }
 }
 
@@ -213,6 +223,7 @@ export interface Role {
   /** It also serves the admin port, sweeps and verifies the ledger. */
   isFirstWorker: boolean;
   listening(): void;
+  /** @returns makes the page of metrics of all processes; it rejects if one of them does not send its own */
   share(registry: Registry): () => Promise<string>;
   sendReading(reading: MetricsReading): void;
   otherReadings(): MetricsReading[];
@@ -235,14 +246,15 @@ export const ALONE: Role = {
 
 export function roleOf(env: NodeJS.ProcessEnv): Role {
   if (!cluster.isWorker || env[WORKER_NUMBER] === undefined) return ALONE;
-  const pages = new Map<number, (page: string) => void>();
+  const pages = new Map<number, PromiseWithResolvers<string>>();
   const readings = new Map<number, MetricsReading>();
   let requests = 0;
   let registry: Registry | undefined;
   let setLevel: (level: string) => void = () => undefined;
   process.on("message", (message: ToWorker) => {
     if (message.kind === "metric values request") void sendMetricValues(registry);
-    if (message.kind === "metrics") pages.get(message.id)?.(message.page);
+    if (message.kind === "metrics") pages.get(message.id)?.resolve(message.page);
+    if (message.kind === "metrics failed") pages.get(message.id)?.reject(new Error(message.why));
     if (message.kind === "reading") readings.set(message.from, message.reading);
     if (message.kind === "log level") setLevel(message.level);
   });
@@ -268,10 +280,17 @@ export function roleOf(env: NodeJS.ProcessEnv): Role {
       return () => {
         const id = requests++;
         const page = Promise.withResolvers<string>();
-        pages.set(id, page.resolve);
+        pages.set(id, page);
         sendToSupervisor({ kind: "metrics request", id });
-        const late = delay(METRICS_TIMEOUT_MS, "# the supervisor does not answer", { ref: false });
-        return Promise.race([page.promise, late]).finally(() => pages.delete(id));
+        const late = setTimeout(
+          () => page.reject(new Error("the supervisor does not answer")),
+          METRICS_TIMEOUT_MS,
+        );
+        late.unref();
+        return page.promise.finally(() => {
+          clearTimeout(late);
+          pages.delete(id);
+        });
       };
     },
   };

@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from "node:fs";
+import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -267,6 +267,62 @@ test("SIGHUP reaches those that serve, and ends none that is still starting", as
   await writeFile(go, "");
   await until(() => told("one more process listens") === 1, "the second one");
   expect(told("a worker ended; it is started again")).toBe(0);
+});
+
+// Guarantee: no process goes on with the files of before a SIGHUP.
+test("SIGHUP reaches a process that has read its files and does not serve yet", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-workers-"));
+  onTestFinished(() => rm(folder, { recursive: true }));
+  const [held, go] = [join(folder, "held"), join(folder, "go")];
+  const holdSecond = `
+    import { existsSync, writeFileSync } from "node:fs";
+    import { Server } from "node:net";
+    const { listen } = Server.prototype;
+    Server.prototype.listen = function (...where) {
+      if (process.env.TOLLGATE_WORKER !== "2") return listen.apply(this, where);
+      writeFileSync(${JSON.stringify(held)}, "");
+      const look = setInterval(() => {
+        if (!existsSync(${JSON.stringify(go)})) return;
+        clearInterval(look);
+        listen.apply(this, where);
+      }, 10);
+      return this;
+    };`;
+  const gateway = await startGatewayProcess({
+    redisUrl: redis.url,
+    upstreamUrl: generator.url,
+    // The one setting that is no section.
+    config: { ...WORKERS, ...({ reload: "signal" } as object) },
+    env: { NODE_OPTIONS: beforeAnything(holdSecond) },
+  });
+  onTestFinished(() => gateway.stop());
+  const told = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
+  await until(() => existsSync(held), "the second one to have read its files");
+  const text = readFileSync(gateway.configFile, "utf8");
+  writeFileSync(gateway.configFile, JSON.stringify({ ...JSON.parse(text), log: { level: "debug" } }));
+  gateway.signal("SIGHUP");
+  await until(() => told("a new configuration is in force") === 1, "the first one to have read them again");
+  await writeFile(go, "");
+  await until(() => told("one more process listens") === 1, "the second one");
+  await until(() => told("a new configuration is in force") === 2, "the second one to have read them again");
+});
+
+// Guarantee: a process that hangs is seen. Prometheus takes an empty page of metrics for a gateway that has nothing to say.
+test("while a process does not send its metrics, the page of metrics is 500", async () => {
+  const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
+  const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
+  onTestFinished(() => gateway.stop());
+  await until(() => gateway.logs().some(({ msg }) => msg === "one more process listens"), "the second one");
+  const page = () => fetch(`${gateway.adminUrl}/metrics`);
+  expect((await page()).status).toBe(200);
+  const [second] = await workersOf(gateway.pid);
+  process.kill(second!, "SIGSTOP");
+  const refused = await page();
+  process.kill(second!, "SIGCONT");
+  expect(refused.status).toBe(500);
+  const why = (): boolean => JSON.stringify(gateway.logs()).includes("a worker does not send its metrics");
+  await until(why, "the log to say why");
+  await until(async () => (await page()).status === 200, "the metrics of both");
 });
 
 /** A port that somebody else has, until the test ends. */

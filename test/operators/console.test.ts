@@ -604,6 +604,69 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.unroute(/\/manage\/v1\/accounts\/[^/]*\/keys$/);
   });
 
+  // Guarantee: a secret that was made is seen.
+  test("a question whose answer is on its way stays, and a secret however often Escape is pressed", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn(`account/${accountId}`);
+    const opened = () => page.locator("#dialog[open]").count();
+    const held = Promise.withResolvers<void>();
+    await page.route(/\/manage\/v1\/accounts\/[^/]*\/keys$/, async (route) => {
+      await held.promise;
+      await route.continue();
+    });
+    const pressEscape = async () => {
+      for (let times = 0; times < 3; times++) await page.keyboard.press("Escape");
+      expect(await opened()).toBe(1);
+    };
+    await press("Create key …");
+    await press("Create it");
+    await pressEscape();
+    expect(await dialog().getByRole("button", { name: "Cancel" }).isDisabled()).toBe(true);
+    held.resolve();
+    await dialog().getByText(/sk_/).first().waitFor();
+    await pressEscape();
+    await press("I have it");
+    await expect.poll(opened).toBe(0);
+    await press("Create key …");
+    await page.keyboard.press("Escape");
+    await expect.poll(opened).toBe(0);
+  });
+
+  // Guarantee: nothing is said to be done that the gateway has not said.
+  test("an answer that is not the gateway's is no success", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    await operator.signIn(`account/${accountId}`);
+    await page.route("**/grants", (route) =>
+      route.fulfill({ status: 200, contentType: "text/html", body: "<h1>Sign in to the proxy</h1>" }),
+    );
+    await press("Grant credits …");
+    await dialog().getByLabel("Credits", { exact: true }).fill("5");
+    await dialog().getByLabel("Reference").fill("ticket 5");
+    await press("Grant");
+    await dialog().getByText("The answer cannot be read").waitFor();
+    await page.unroute("**/grants");
+    await press("Grant");
+    await page.getByText(`+5 credits for ${accountId}, reference ticket 5. The balance is 15.`).waitFor();
+  });
+
+  // Guarantee: a question belongs to the view that is in sight.
+  test("a question is not asked where its view was left while it was read", async () => {
+    const [left, { accountId }] = [await gateway.givenKey({ credits: 7 }), await gateway.givenKey()];
+    await operator.signIn(`account/${left.accountId}`);
+    const asked = Promise.withResolvers<() => Promise<void>>();
+    await page.route(`**/manage/v1/accounts/${left.accountId}`, (route) =>
+      asked.resolve(() => route.continue()),
+    );
+    await press("Grant credits …");
+    const answer = await asked.promise;
+    await operator.open(`account/${accountId}`);
+    await Promise.all([page.waitForResponse(`**/manage/v1/accounts/${left.accountId}`), answer()]);
+    await page.evaluate("new Promise((done) => setTimeout(done, 100))");
+    expect(await page.locator("#dialog[open]").count()).toBe(0);
+    await press("Grant credits …");
+    expect(await dialog().getByRole("heading").textContent()).toBe(`Grant credits to ${accountId}`);
+  });
+
   test("transactions are filtered and sorted by the address alone, and come as CSV", async () => {
     const { key, accountId } = await gateway.givenKey({ credits: 100 });
     for (let n = 0; n < 3; n++) await generate(key);
@@ -621,6 +684,24 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(lines.slice(1).map((line) => line.split(",")[4])).toEqual(["-10", "-10", "-10"]);
     await page.getByRole("row").nth(1).getByRole("link").click();
     await page.getByRole("heading", { name: "Task" }).waitFor();
+  });
+
+  test("a file of transactions has what the filter let through when it was asked for, whatever is looked at meanwhile", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 10 });
+    await operator.signIn(`account/${accountId}/transactions?kind=purchase`);
+    const asked: string[] = [];
+    const left = Promise.withResolvers<void>();
+    await page.route("**/transactions?*limit=100*", async (route) => {
+      asked.push(new URL(route.request().url()).searchParams.get("kind") ?? "");
+      await left.promise;
+      const body = JSON.stringify({ data: [], next_cursor: asked.length === 1 ? "more" : null });
+      await route.fulfill({ status: 200, contentType: "application/json", body });
+    });
+    await press("Download CSV");
+    await expect.poll(() => asked.length).toBe(1);
+    await operator.open("accounts");
+    left.resolve();
+    await expect.poll(() => asked).toEqual(["purchase", "purchase"]);
   });
 
   test("markup in what operators and customers name is text", async () => {

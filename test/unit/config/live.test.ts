@@ -441,6 +441,9 @@ test("what is in force is shown with its hash, and without secrets", async () =>
   // Two gateways on one host.
   const beside = { ...env, PORT: "9001", HOST: "127.0.0.1", ADMIN_PORT: "9002", ADMIN_HOST: "0.0.0.0" };
   expect(givenLive(file, beside).live.describe().hash).toBe(before.hash);
+  // Two machines with the systemd unit, which names each in ADMIN_HOSTS.
+  const elsewhere = { ...env, ADMIN_HOSTS: "gateway-2" };
+  expect(givenLive(file, elsewhere).live.describe().hash).toBe(before.hash);
   writeFileSync(file, text(6));
   live.reload("SIGHUP");
   const after = live.describe();

@@ -5,6 +5,7 @@ const HOUR_MS = 3_600_000;
 /** Relative, so that it holds behind a proxy's prefix too. */
 const API = "../manage/v1";
 const PATIENCE_MS = 20_000;
+const DONE_OR_NOT = "; what was asked for may be done all the same";
 
 /** A request that was answered with an error, in words. */
 export class ApiError extends Error {
@@ -104,10 +105,13 @@ async function request(path, init) {
     },
   );
   const { status } = response;
-  const value = await response.json().catch(() => ({}));
+  const value = await response.json().catch(() => undefined);
   await pageThere;
-  if (response.ok) return { value, etag: response.headers.get("ETag"), status };
-  throw refusal(status, problemText(value, status), secret);
+  if (!response.ok) throw refusal(status, problemText(value ?? {}, status), secret);
+  // A proxy's page, or one that broke off: nothing is known of what was done.
+  if (value === undefined)
+    throw new ApiError(0, `the answer cannot be read${init.method ? DONE_OR_NOT : ""}`);
+  return { value, etag: response.headers.get("ETag"), status };
 }
 
 /** @param {number} status @param {string} message @param {string | null} secret of the request */

@@ -30,6 +30,20 @@ const NOT_CONFIRMED =
  * @property {Content} [said] once it is done
  */
 
+/** Counts views: what is in sight when a question's needs were read may be another one. */
+let views = 0;
+addEventListener("hashchange", () => views++);
+
+/**
+ * Waits for what a question is made of; undefined if the view was left meanwhile: then it must not be asked.
+ * @template Read @param {Promise<Read>} reading
+ */
+export async function unlessLeft(reading) {
+  const before = views;
+  const read = await reading;
+  return views === before ? read : undefined;
+}
+
 /**
  * Asks before something is done, does it, and tells in the page's status line what came of it. What the gateway refuses is
  * told in the dialog, which stays open with what was typed; so does it when the token is lost.
@@ -45,16 +59,23 @@ export function ask(question) {
   dialog.showModal();
   const [first] = question.fields ?? [];
   byId(first ? `field-${first.name}` : "dialog-cancel").focus();
-  // Escape must not lose a secret that is shown this once: a false answer keeps the dialog open.
-  dialog.oncancel = () => !asked.hasSecret;
+  // Escape must lose neither a secret that is shown this once nor one that is on its way: a false answer keeps the dialog open,
+  // but browsers close it all the same when the key is pressed again, unless the press itself is stopped.
+  const isHeld = () => asked.hasSecret || asked.isBusy;
+  dialog.oncancel = () => !isHeld();
+  const pressed = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape" && isHeld()) event.preventDefault();
+  };
+  addEventListener("keydown", pressed);
   // Back leads to another view, where the question has no place; its answer has.
   const left = () => {
-    if (!asked.hasSecret && !asked.isBusy) dialog.close();
+    if (!isHeld()) dialog.close();
   };
   addEventListener("hashchange", left);
   return new Promise((resolve) => {
     dialog.onclose = () => {
       removeEventListener("hashchange", left);
+      removeEventListener("keydown", pressed);
       render(null, dialog);
       resolve(asked.isDone);
       if (!token.get()) dispatchEvent(new CustomEvent("token-needed", { detail: "" }));
@@ -91,13 +112,14 @@ class Form extends Component {
   submit = async (event) => {
     event.preventDefault();
     const ok = byId("dialog-ok", HTMLButtonElement);
+    const cancel = byId("dialog-cancel", HTMLButtonElement);
     // Enter twice must not do it twice.
     if (ok.disabled) return;
     const { question, asked, close } = this.props;
     if (asked.isDone) return close();
     const values = valuesOf(event.currentTarget);
     if (this.complains(values) || !this.takesToken() || this.doubts(values)) return;
-    ok.disabled = true;
+    ok.disabled = cancel.disabled = true;
     asked.isBusy = true;
     this.setState({ error: "" });
     try {
@@ -111,7 +133,7 @@ class Form extends Component {
       this.setState({ error: capitalized(wordsOf(failure)) });
       if (failure instanceof ApiError && failure.status === 401) this.losesToken();
     } finally {
-      ok.disabled = false;
+      ok.disabled = cancel.disabled = false;
       asked.isBusy = false;
     }
   };

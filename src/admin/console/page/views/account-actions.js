@@ -6,7 +6,7 @@ import {
   patchAccount,
   readAccount,
 } from "../api.js";
-import { ask } from "../dialogs.js";
+import { ask, unlessLeft } from "../dialogs.js";
 import {
   credits,
   creditsUpOrDown,
@@ -157,13 +157,17 @@ const priceOf = ({ price, currency }) => (price === null ? "" : `${price} ${curr
 
 /** The account is read anew: the balance of when the page was read may have been spent. @param {string} id */
 export async function askGrant(id) {
-  const [{ value: account }, packages] = await Promise.all([
-    readAccount(id),
-    listPackages().then(
-      ({ data }) => data,
-      () => [],
-    ),
-  ]);
+  const read = await unlessLeft(
+    Promise.all([
+      readAccount(id),
+      listPackages().then(
+        ({ data }) => data,
+        () => [],
+      ),
+    ]),
+  );
+  if (!read) return false;
+  const [{ value: account }, packages] = read;
   const amountOf = (/** @type {Record<string, string>} */ values) =>
     packages.find((one) => one.package === values.package)?.credits ?? Number(values.credits);
   return ask({
@@ -217,7 +221,8 @@ export async function askGrant(id) {
 
 /** As in a grant, the account is read anew. @param {string} id */
 export async function askAdjust(id) {
-  const { value: account } = await readAccount(id);
+  const account = (await unlessLeft(readAccount(id)))?.value;
+  if (!account) return false;
   return ask({
     title: `Adjust the balance of ${account.account_id}`,
     lines: ["For corrections; a sale is a grant. The customer sees the reason among the transactions."],

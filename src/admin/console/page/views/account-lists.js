@@ -1,6 +1,6 @@
 import { listTransactions, may, readAccount, reverseGrant } from "../api.js";
 import { partAsks, transactionsAsked } from "../asks.js";
-import { ask } from "../dialogs.js";
+import { ask, unlessLeft } from "../dialogs.js";
 import {
   asking,
   badge,
@@ -98,12 +98,11 @@ async function download(id, pressed) {
   try {
     /** @type {Transaction[]} */
     const rows = [];
+    // Another view may be in sight when the next page is read.
+    const asked = transactionsAsked(here().query, CSV_PER_PAGE);
     let cursor = "";
     do {
-      const page = await listTransactions(id, {
-        ...transactionsAsked(here().query, CSV_PER_PAGE),
-        cursor,
-      });
+      const page = await listTransactions(id, { ...asked, cursor });
       rows.push(...page.data);
       cursor = page.next_cursor ?? "";
       say(`${count(rows.length)} transactions are read …`);
@@ -212,7 +211,9 @@ const leftOf = (grant) => (isGrant(grant) ? grant.amount - (grant.reversed ?? 0)
 /** The balance is read when it is asked: it may have been spent since the list was read. @param {string} id @param {Transaction} grant */
 async function askReversal(id, grant) {
   const { amount: granted, reversed = 0, reference: of, by, kind, created_at: at } = grant;
-  const { balance, held } = (await readAccount(id)).value;
+  const account = (await unlessLeft(readAccount(id)))?.value;
+  if (!account) return false;
+  const { balance, held } = account;
   const left = Math.min(leftOf(grant), balance);
   const before = reversed > 0 ? ` ${count(reversed)} of it were taken back before.` : "";
   const isHeld = held > 0 ? `, beside ${count(held)} that are held` : "";

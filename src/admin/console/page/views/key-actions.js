@@ -1,5 +1,5 @@
 import { createKey, listTiers, patchKey, revokeKey, rotateKey } from "../api.js";
-import { ask } from "../dialogs.js";
+import { ask, unlessLeft } from "../dialogs.js";
 import { keyLink } from "../dom.js";
 import {
   capFields,
@@ -60,9 +60,11 @@ const newIdempotencyKey = () =>
 export async function askCreateKey(account) {
   // One for the dialog: a repeat whose answer was lost makes no second key.
   const idempotencyKey = newIdempotencyKey();
+  const tiers = await unlessLeft(tierField(undefined));
+  if (!tiers) return false;
   return ask({
     title: `Create a key of ${account.account_id}`,
-    fields: [labelField("", WHERE), ...(await tierField(undefined)), ...moreFields({})],
+    fields: [labelField("", WHERE), ...tiers, ...moreFields({})],
     verb: "Create it",
     async run(values) {
       const limits = given(limitsOf(values));
@@ -90,14 +92,17 @@ function keyMade({ key, confirmed }, said) {
 }
 
 /** @param {Key} key @param {string | null} etag */
-export const askEditKey = async (key, etag) =>
-  ask({
+export async function askEditKey(key, etag) {
+  const tiers = await unlessLeft(tierField(key.tier));
+  if (!tiers) return false;
+  return ask({
     title: `Edit key ${key.key_id}`,
-    fields: [labelField(key.label, WHERE), ...(await tierField(key.tier)), ...moreFields(key)],
+    fields: [labelField(key.label, WHERE), ...tiers, ...moreFields(key)],
     verb: "Save",
     run: (values) => patchKey(key, changesOf(key, values), etag),
     said: `Key ${key.key_id} is changed.`,
   });
+}
 
 /** An expiry to the second stays when it was not touched. @param {Key} key @param {Record<string, string>} values */
 function changesOf(key, values) {
