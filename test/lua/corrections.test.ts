@@ -12,7 +12,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
-import { createStage, ENDPOINT, type TestConnection, times } from "../support/store.ts";
+import { createStage, ENDPOINT, type Stage, type TestConnection, taskOf, times } from "../support/store.ts";
 import { CORRECTION_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
 
 // A wrong price was in force for half an hour: exactly its charges are found, and given back once each.
@@ -63,6 +63,18 @@ async function givenHour() {
   await charge(acme, 100, "completed");
   const terms = { fromMs, toMs, prices: WRONG, reference: "oops", reason: "wrong price", isDryRun: false };
   return { stage, wrong, listed, refunded, running, terms };
+}
+
+/** A charge of 100 of an account of its own, which was given back since its task was too old; then the task has completed. */
+async function givenChargedAgain(stage: Stage) {
+  const key = await stage.givenKey({ accountId: "late", credits: 100 });
+  const request = stage.request(key, { price: 100 });
+  await stage.givenTask(request);
+  await stage.observe(request, "expired");
+  const task = { taskId: taskOf(request), requestId: request.requestId, creatorKeyId: key.keyId };
+  const call = { partition: 0, accountId: "late", task, data: '{"status":"completed"}' };
+  expect((await stage.reclaim(call))[0]).toBe("charged_again");
+  return request;
 }
 
 async function nextMs(): Promise<void> {
@@ -124,6 +136,23 @@ test("a dry run tells what this reference gave back before from what was refunde
   );
 });
 
+// Guarantee: who paid a wrong price gets the difference, also where the charge was given back and taken again before.
+test("a charge that was taken again since its task completed late is corrected, once", async () => {
+  const { stage, terms } = await givenHour();
+  const { requestId } = await givenChargedAgain(stage);
+  await nextMs();
+  const wider = { ...terms, toMs: Date.now() };
+  const numbers = { corrected: 5, refunded: 2, running: 1, credits: 450 };
+  expect(await run({ ...wider, isDryRun: true })).toMatchObject({ ...numbers, corrected: 0 });
+  expect(await run(wider)).toMatchObject(numbers);
+  expect((await readAccount(nodes, "late")).balance).toBe(90);
+  await connection.redis.del(requestName(0, requestId));
+  expect(await run(wider)).toMatchObject({ corrected: 0, repeated: 5, refunded: 2 });
+  expect(await run({ ...wider, reference: "again" })).toMatchObject({ corrected: 0, refunded: 7 });
+  expect((await readAccount(nodes, "late")).balance).toBe(90);
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
 // Guarantee: support does not take a corrected task for a refunded one, whatever is left of its record.
 test("a corrected task is not listed as refunded, also once its record was collected", async () => {
   const { wrong, refunded, terms } = await givenHour();
@@ -174,10 +203,13 @@ async function played(mutant?: Mutant): Promise<unknown> {
     scriptsOf(client);
     if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     const on = oneNode(client);
-    const { wrong, terms } = await givenHour();
+    const { stage, wrong, terms } = await givenHour();
+    await givenChargedAgain(stage);
+    await nextMs();
+    const toMs = Date.now();
     const seen: unknown[] = [];
     for (const reference of ["oops", "oops", "again"]) {
-      const { shown: _, ...numbers } = await run({ ...terms, reference }, on);
+      const { shown: _, ...numbers } = await run({ ...terms, toMs, reference }, on);
       seen.push(numbers);
     }
     const again = refundTask(nodes, wrong[0]!.requestId, { reason: "r", reference: "f-2" }, ANN);

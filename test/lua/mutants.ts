@@ -2004,6 +2004,7 @@ export const TERMS_MUTANTS: readonly Mutant[] = [
 export const CORRECTION_MUTANTS: readonly Mutant[] = [
   mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
   mutant("a refunded charge is corrected", "correct", "if is_before then", "if false then"),
+  mutant("a charge that was taken again is not corrected", "correct", "not record.charged_again and ", ""),
   mutant("a running task is corrected", "correct", 'record.state == "bound"', "false"),
   without("a correction may be refunded", "correct", 'call("HSET", refunds, request_id, reference)\n'),
   without(
