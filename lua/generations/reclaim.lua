@@ -19,8 +19,9 @@ if record.ended_by ~= "expired" or record.uncollected or not kept or kept.is_dis
   return { "finished", now }
 end
 local price = tonumber(record.price)
--- A refund of an operator's stays.
-if is_refunded(account, request_id, nil) then return { "finished", now } end
+-- A refund of an operator's stays. A correction left the rest of the charge.
+local is_by_operator, refunds = is_refunded(account, request_id, nil)
+if is_by_operator and not is_corrected(account, refunds, request_id) then return { "finished", now } end
 local spent = read_spent(key_name)
 if record.refunded then
   local money = read_money(account)

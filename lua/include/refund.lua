@@ -15,6 +15,13 @@ local function is_refunded(account, request_id, recorded)
   return recorded or call("HEXISTS", refunds, request_id) == 1, refunds
 end
 
+-- True if what an operator gave back was a part, since the price was wrong (CORRECT). `refunds` is as is_refunded answers it.
+local function is_corrected(account, refunds, request_id)
+  local references = string.gsub(account, ":account:", ":references:", 1)
+  local stands_for = call("HGET", references, call("HGET", refunds, request_id) or "")
+  return string.sub(stands_for or "", 1, 11) == "adjustment "
+end
+
 -- `record` is that of the request as read_request reads it; the caller writes its `refunded`, which is set here. The month of its
 -- admission gets room again. `operator` is who refunds it, if one does: by, and in case 3 reference and note. Returns the credits
 -- that this call refunded, 0 if there is nothing to refund, and the id of the entry.
