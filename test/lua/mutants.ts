@@ -1633,6 +1633,12 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then",
     "if is_other_day and month_of(admitted_at) == month_of(now) then",
   ),
+  mutant("a month that is ahead gets nothing back", "include/spent", "tonumber(month_ahead) or ", ""),
+  without(
+    "nobody knows that a month was ahead",
+    "admit",
+    'if month_ahead then rest = rest .. " month_ahead=" .. month_ahead end\n',
+  ),
   mutant("a month goes back", "admit", '> tonumber(call("HGET"', '~= tonumber(call("HGET"'),
 ];
 
