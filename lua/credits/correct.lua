@@ -3,14 +3,14 @@
 -- Decision 0077.
 --
 -- BOUND  100  one entry
--- The caller has found the charge in the ledger, and no refund of it. `credits_text` is what goes back. `forgotten_before`: how
+-- The caller has found the charge in the ledger, and no refund of it that stands. `credits_text` is what goes back. `forgotten_before`: how
 -- many references of the account were forgotten when the archive was found not to have this one. `actor` is the request id, a
 -- space, and who.
 -- RETURNS outcome, balance (credits that can be spent)
 --   corrected         credited now
 --   duplicate         this reference corrected it before; nothing happens
 --   mismatch          this reference stands for something else; nothing happens
---   refunded_before   it was refunded or corrected; nothing happens
+--   refunded_before   it was refunded, and not charged again since it completed late, or corrected; nothing happens
 --   unfinished        its task has not ended; nothing happens
 --   forgotten         there is no such reference, but more of the account's have been forgotten, and this may be one of them;
 --                     nothing happens; then also how many have been forgotten
@@ -26,7 +26,7 @@ local stands_for = "adjustment " .. credits_text
 local earlier = refuse_repeat(references, reference, stands_for, checkpoint, forgotten_before, available)
 if earlier then return earlier end
 local record = read_request(request_name)
-local is_before, refunds = is_refunded(account, request_id, record.refunded)
+local is_before, refunds = is_refunded(account, request_id, not record.charged_again and record.refunded)
 if is_before then return { "refunded_before", int(available) } end
 if record.state == "bound" then return { "unfinished", int(available) } end
 

@@ -19,8 +19,9 @@ if record.ended_by ~= "expired" or record.uncollected or not kept or kept.is_dis
   return { "finished", now }
 end
 local price = tonumber(record.price)
--- A refund of an operator's stays.
-if is_refunded(account, request_id, nil) then return { "finished", now } end
+-- A refund of an operator's stays. A correction left the rest of the charge.
+local is_by_operator, refunds = is_refunded(account, request_id, nil)
+if is_by_operator and not is_corrected(account, refunds, request_id) then return { "finished", now } end
 local spent = read_spent(key_name)
 if record.refunded then
   local money = read_money(account)
@@ -38,7 +39,7 @@ note_ended(request, now, request_id, account_id, record.key_id, record.endpoint,
 if record.refunded then
   post(account, ledger, int(now), account_id, "reclaim", -price, 0, price, record.endpoint, record.task_id, request_id, record.key_id or "",
     { "reason", "completed_late" })
-  add_spent(spent, record.admitted_at or record.due_at, price)
+  add_spent(spent, record.admitted_at or record.due_at, price, record.month_ahead)
 end
 -- The archive gets this end, too.
 call("SET", request, changed_request(record.text, record.state, "status", "completed", "ended_by", "upstream", "finished_at", int(now),

@@ -15,6 +15,13 @@ local function is_refunded(account, request_id, recorded)
   return recorded or call("HEXISTS", refunds, request_id) == 1, refunds
 end
 
+-- True if what an operator gave back was a part, since the price was wrong (CORRECT). `refunds` is as is_refunded answers it.
+local function is_corrected(account, refunds, request_id)
+  local references = string.gsub(account, ":account:", ":references:", 1)
+  local stands_for = call("HGET", references, call("HGET", refunds, request_id) or "")
+  return string.sub(stands_for or "", 1, 11) == "adjustment "
+end
+
 -- `record` is that of the request as read_request reads it; the caller writes its `refunded`, which is set here. The month of its
 -- admission gets room again. `operator` is who refunds it, if one does: by, and in case 3 reference and note. Returns the credits
 -- that this call refunded, 0 if there is nothing to refund, and the id of the entry.
@@ -36,6 +43,6 @@ local function post_refund(account, ledger, now, account_id, request_id, record,
   local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint,
     record.task_id, request_id, record.key_id or "", more)
   -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
-  add_spent(spent, record.admitted_at or record.due_at, -price)
+  add_spent(spent, record.admitted_at or record.due_at, -price, record.month_ahead)
   return price, id
 end

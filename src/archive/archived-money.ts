@@ -36,10 +36,10 @@ const OF_TASK = `
   )`;
 
 const OF_PRICES = `
-  SELECT e.*, EXISTS (
-    SELECT FROM tollgate.ledger_entries r
+  SELECT e.*, coalesce((
+    SELECT sum(r.amount) FROM tollgate.ledger_entries r
     WHERE r.request_id = e.request_id AND r.partition = e.partition AND r.kind = 'refund'
-  ) AS is_refunded
+  ), 0) > 0 AS is_refunded
   FROM tollgate.ledger_entries e
   JOIN unnest($5::text[], $6::bigint[]) AS wrong(endpoint, amount) ON e.endpoint = wrong.endpoint AND e.amount = -wrong.amount
   WHERE e.partition = $1 AND e.id_ms >= $2 AND e.at >= $3 AND e.at < $4 AND e.kind = 'charge'

@@ -16,6 +16,7 @@ import {
   kindOf,
   LEDGER_START,
   type LedgerEntry,
+  RECLAIM,
   readLedger,
 } from "../records/ledger-entries.ts";
 import { accountNames, requestName } from "../records/names.ts";
@@ -64,7 +65,7 @@ interface WrongCharge {
 
 interface ArchivedCharges {
   charges: readonly LedgerEntry[];
-  /** Ids of requests among these that were refunded. */
+  /** Ids of requests among these that were refunded, and not charged again. */
   refunded: ReadonlySet<string>;
   /** The newest entry of the partition in the archive. */
   archivedTo: string;
@@ -218,17 +219,20 @@ async function chargesInRedis(
   { fromMs, toMs, priceList, amounts }: Wanted,
   archived: ArchivedCharges | undefined,
 ): Promise<WrongCharges> {
-  const found = new Map<string, WrongCharge>();
-  let refunded = 0;
+  const [found, refunded] = [new Map<string, WrongCharge>(), new Map<string, WrongCharge>()];
   const consider = (entry: LedgerEntry): void => {
     const { requestId, endpoint, amount, atMs } = entry;
     const kind = kindOf(entry);
-    if (kind === "refund" && found.delete(requestId)) refunded++;
+    if (kind === "refund") {
+      const [from, to] = entry.type === RECLAIM ? [refunded, found] : [found, refunded];
+      const one = from.get(requestId);
+      from.delete(requestId);
+      if (one) to.set(requestId, one);
+    }
     const credits = kind === "charge" && amounts.get(`${endpoint} ${-amount}`);
     if (!credits || atMs < fromMs || atMs >= toMs) return;
     if (priceList !== undefined && detailsOf(entry).price_list !== priceList) return;
-    if (archived?.refunded.has(requestId)) refunded++;
-    else found.set(requestId, { entry, credits });
+    (archived?.refunded.has(requestId) ? refunded : found).set(requestId, { entry, credits });
   };
   for (const entry of archived?.charges ?? []) consider(entry);
   // An entry in both counts once.
@@ -237,7 +241,7 @@ async function chargesInRedis(
     const page = await readLedger(nodes.of(partition), partition, after);
     for (const entry of page) consider(entry);
     const last = page.at(-1);
-    if (!last) return { wrong: [...found.values()], refunded };
+    if (!last) return { wrong: [...found.values()], refunded: refunded.size };
     after = last.streamId;
   }
 }
@@ -249,10 +253,11 @@ async function foreseen(
 ): Promise<"corrected" | "repeated" | "refunded" | "running"> {
   const redis = nodes.of(partition);
   const { refunds } = accountNames(partition, accountId);
-  const { state, refunded } = requestOf(await redis.get(requestName(partition, requestId)));
+  const record = requestOf(await redis.get(requestName(partition, requestId)));
+  const { state, refunded, charged_again: chargedAgain } = record;
   const earlier = await redis.hget(refunds, requestId);
   if (earlier === referenceOf(reference, requestId)) return "repeated";
-  if (refunded !== undefined || earlier !== null) return "refunded";
+  if ((refunded !== undefined && chargedAgain === undefined) || earlier !== null) return "refunded";
   return state === "bound" ? "running" : "corrected";
 }
 

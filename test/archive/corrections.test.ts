@@ -97,6 +97,21 @@ test("charges that have left Redis are corrected once, and none that was refunde
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, violations: [] });
 });
 
+// Guarantee: who paid a wrong price gets the difference, also where the charge was given back and taken again before.
+test("charges that were taken again are corrected, whether that has left Redis or not", async () => {
+  const key = await stage.givenKey("acme");
+  const [first, second] = [await stage.expired(key), await stage.expired(key)];
+  await first.reclaim();
+  await stage.ended(key, "failed");
+  await leave(await stage.copier());
+  await second.reclaim();
+  const { balance } = await readAccount(stage.nodes, "acme");
+  const numbers = { charges: 2, corrected: 2, refunded: 1, credits: 12 };
+  expect(await correct(archiveLookUps(stage.url))).toMatchObject(numbers);
+  expect((await readAccount(stage.nodes, "acme")).balance).toBe(balance + 12);
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
 // Guarantee: entries that leave Redis between the reading of the archive and that of Redis are in one of them.
 test("charges that leave Redis during a correction are found, and a refund that goes with them, too", async () => {
   const key = await stage.givenKey("acme");

@@ -12,7 +12,15 @@ import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
-import { createStage, ENDPOINT, type TestConnection, times } from "../support/store.ts";
+import {
+  createStage,
+  ENDPOINT,
+  randomId,
+  type Stage,
+  type TestConnection,
+  taskOf,
+  times,
+} from "../support/store.ts";
 import { CORRECTION_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
 
 // A wrong price was in force for half an hour: exactly its charges are found, and given back once each.
@@ -63,6 +71,21 @@ async function givenHour() {
   await charge(acme, 100, "completed");
   const terms = { fromMs, toMs, prices: WRONG, reference: "oops", reason: "wrong price", isDryRun: false };
   return { stage, wrong, listed, refunded, running, terms };
+}
+
+/** A charge of 100 of an account of its own, whose task was too old; the task has completed since. */
+async function givenExpired(stage: Stage, refundFailed = true) {
+  const accountId = randomId("late");
+  const key = await stage.givenKey({ accountId, credits: 100 });
+  const request = stage.request(key, { price: 100 });
+  await stage.givenTask(request);
+  await stage.observe(request, "expired", { refundFailed });
+  const { requestId } = request;
+  const task = { taskId: taskOf(request), requestId, creatorKeyId: key.keyId };
+  const call = { partition: 0, accountId, task, data: '{"status":"completed"}' };
+  const reclaim = async () => [...(await stage.reclaim(call))].filter((_, at) => at !== 1);
+  const balance = async () => (await readAccount(nodes, accountId)).balance;
+  return { key, requestId, reclaim, balance };
 }
 
 async function nextMs(): Promise<void> {
@@ -124,6 +147,39 @@ test("a dry run tells what this reference gave back before from what was refunde
   );
 });
 
+// Guarantee: who paid a wrong price gets the difference, also where the charge was given back and taken again before.
+test("a charge that was taken again since its task completed late is corrected, once", async () => {
+  const { stage, terms } = await givenHour();
+  const { requestId, reclaim, balance } = await givenExpired(stage);
+  expect(await reclaim()).toEqual(["charged_again", "100"]);
+  await nextMs();
+  const wider = { ...terms, toMs: Date.now() };
+  const numbers = { corrected: 5, refunded: 2, running: 1, credits: 450 };
+  expect(await run({ ...wider, isDryRun: true })).toMatchObject({ ...numbers, corrected: 0 });
+  expect(await run(wider)).toMatchObject(numbers);
+  expect(await balance()).toBe(90);
+  await connection.redis.del(requestName(0, requestId));
+  expect(await run(wider)).toMatchObject({ corrected: 0, repeated: 5, refunded: 2 });
+  expect(await run({ ...wider, reference: "again" })).toMatchObject({ corrected: 0, refunded: 7 });
+  expect(await balance()).toBe(90);
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
+// Guarantee: a video that is paid for is delivered, also where a part of its price was given back.
+test("a task that failed unrefunded and was corrected completes late, and one that an operator refunded does not", async () => {
+  const { stage, terms } = await givenHour();
+  const [corrected, refunded] = [await givenExpired(stage, false), await givenExpired(stage, false)];
+  await refundTask(nodes, refunded.requestId, { reason: "black", reference: "f-3" }, ANN);
+  await nextMs();
+  await run({ ...terms, toMs: Date.now() });
+  expect(await corrected.reclaim()).toEqual(["charged_again", "0"]);
+  expect(await refunded.reclaim()).toEqual(["finished"]);
+  expect([await corrected.balance(), await refunded.balance()]).toEqual([90, 100]);
+  const { tasks } = await listTasks(nodes, corrected.key.accountId, { limit: 1 });
+  expect(tasks[0]).toMatchObject({ status: "completed" });
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
 // Guarantee: support does not take a corrected task for a refunded one, whatever is left of its record.
 test("a corrected task is not listed as refunded, also once its record was collected", async () => {
   const { wrong, refunded, terms } = await givenHour();
@@ -171,13 +227,18 @@ async function played(mutant?: Mutant): Promise<unknown> {
   const client = createClient(server.url, 10_000);
   try {
     await client.connect();
-    scriptsOf(client);
+    const scripts = scriptsOf(client);
     if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
     const on = oneNode(client);
     const { wrong, terms } = await givenHour();
+    const stage = createStage(connection, { clock: "redis", partition: 0, scripts });
+    await (await givenExpired(stage)).reclaim();
+    const unrefunded = await givenExpired(stage, false);
+    await nextMs();
+    const toMs = Date.now();
     const seen: unknown[] = [];
     for (const reference of ["oops", "oops", "again"]) {
-      const { shown: _, ...numbers } = await run({ ...terms, reference }, on);
+      const { shown: _, ...numbers } = await run({ ...terms, toMs, reference }, on);
       seen.push(numbers);
     }
     const again = refundTask(nodes, wrong[0]!.requestId, { reason: "r", reference: "f-2" }, ANN);
@@ -187,6 +248,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
         ({ problem }) => problem,
       ),
     );
+    seen.push(await unrefunded.reclaim());
     const { entries, totalUsed } = await readAccount(nodes, "acme");
     const shown = entries.map((entry) => [
       kindOf(entry),

@@ -182,7 +182,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("what the upstream ended is charged again", "reclaim", 'record.ended_by ~= "expired" or', ""),
   mutant("an uncollected task is charged again", "reclaim", "or record.uncollected or", "or"),
   mutant("a disputed task is charged again", "reclaim", "or kept.is_disputed", ""),
-  mutant("an operator's refund is taken back", "reclaim", "is_refunded(account, request_id, nil)", "false"),
+  mutant("an operator's refund is taken back", "reclaim", "if is_by_operator and", "if false and"),
   mutant("held credits are charged again", "reclaim", "money.available < price", "money.balance < price"),
   mutant("more than there is is charged again", "reclaim", 'return { "uncovered", now }', ""),
   mutant(
@@ -1633,6 +1633,12 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then",
     "if is_other_day and month_of(admitted_at) == month_of(now) then",
   ),
+  mutant("a month that is ahead gets nothing back", "include/spent", "tonumber(month_ahead) or ", ""),
+  without(
+    "nobody knows that a month was ahead",
+    "admit",
+    'if month_ahead then rest = rest .. " month_ahead=" .. month_ahead end\n',
+  ),
   mutant("a month goes back", "admit", '> tonumber(call("HGET"', '~= tonumber(call("HGET"'),
 ];
 
@@ -2004,6 +2010,13 @@ export const TERMS_MUTANTS: readonly Mutant[] = [
 export const CORRECTION_MUTANTS: readonly Mutant[] = [
   mutant("any reference corrects again", "correct", "if earlier then", "if false then"),
   mutant("a refunded charge is corrected", "correct", "if is_before then", "if false then"),
+  mutant("a charge that was taken again is not corrected", "correct", "not record.charged_again and ", ""),
+  mutant(
+    "a corrected task never completes",
+    "reclaim",
+    " and not is_corrected(account, refunds, request_id)",
+    "",
+  ),
   mutant("a running task is corrected", "correct", 'record.state == "bound"', "false"),
   without("a correction may be refunded", "correct", 'call("HSET", refunds, request_id, reference)\n'),
   without(
