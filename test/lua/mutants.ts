@@ -206,7 +206,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "what is charged again is not spent",
     "reclaim",
-    "add_spent(spent, record.admitted_at or record.due_at, price)",
+    "add_spent(spent, record.admitted_at or record.due_at, price, record.month_ahead)",
     "",
   ),
   mutant("charged again, but failed", "reclaim", '"status", "completed", "ended_by", "upstream", ', ""),
