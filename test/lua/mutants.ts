@@ -307,12 +307,12 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a void gives no room back",
     "void",
-    "  add_spent(spent, record.admitted_at, -tonumber(record.price))\n",
+    "  add_spent(spent, record.admitted_at, -tonumber(record.price), record.month_ahead)\n",
   ),
   without(
     "a refund gives no room back",
     "include/refund",
-    "  add_spent(spent, record.admitted_at or record.due_at, -price)\n",
+    "  add_spent(spent, record.admitted_at or record.due_at, -price, record.month_ahead)\n",
   ),
   mutant(
     "a late one without an admission gives no room back",
@@ -323,7 +323,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a late one takes no room",
     "bind",
-    '  if outcome == "late" then add_spent(spent, admitted_at, price) end\n',
+    '  if outcome == "late" then add_spent(spent, admitted_at, price, earlier.month_ahead) end\n',
   ),
   mutant(
     "an uncollected one takes room",
@@ -1000,8 +1000,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a refund by hand gives no room",
     "include/refund",
-    "add_spent(spent, record.admitted_at or record.due_at, -price)",
-    "add_spent(spent, not (operator and operator.reference) and (record.admitted_at or record.due_at) or nil, -price)",
+    "add_spent(spent, record.admitted_at or record.due_at, -price, record.month_ahead)",
+    "add_spent(spent, not (operator and operator.reference) and (record.admitted_at or record.due_at) or nil, -price, record.month_ahead)",
   ),
   // inspect, credits, recharge, lease, collect
   mutant(
