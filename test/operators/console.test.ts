@@ -628,6 +628,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await press("I have it");
     await expect.poll(opened).toBe(0);
     await press("Create key …");
+    await expect.poll(opened).toBe(1);
     await page.keyboard.press("Escape");
     await expect.poll(opened).toBe(0);
   });
