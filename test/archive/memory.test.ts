@@ -73,7 +73,9 @@ test("memory stays the same once archive.keep has passed", { timeout: 900_000 },
     console.log(
       `${PER_DAY} requests a day, MiB: ${sizes.map((size) => (size / 2 ** 20).toFixed(1)).join(" ")}`,
     );
-    expect(sizes.at(-1)! / sizes[STEADY_DAY - 1]!).toBeLessThan(GROWTH_MAX);
+    // A table of names that Redis makes larger at that moment is there twice.
+    const [, last] = sizes.slice(-3).sort((a, b) => a - b);
+    expect(last! / sizes[STEADY_DAY - 1]!).toBeLessThan(GROWTH_MAX);
     expect(await entriesLeft(only.redis)).toBeLessThan(1.3 * (STEADY_DAY - 1) * PER_DAY);
   } finally {
     await connection.close();

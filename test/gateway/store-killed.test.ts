@@ -12,7 +12,10 @@ test("kill -9 of Redis under load loses no charge that was answered, and leaves 
   const redis = await givenRedis();
   const gateway = await givenGateway({ redisUrl: redis.url, config: { store: { commandTimeoutMs: 400 } } });
   await ready(gateway);
-  const key = await givenKey(redis.client, { credits: 1_000_000, limits: { daily_limit: 100_000 } });
+  const key = await givenKey(redis.client, {
+    credits: 1_000_000,
+    limits: { rate_limit: 100_000, max_concurrent: 100_000, daily_limit: 100_000 },
+  });
 
   const taskIds: string[] = [];
   const refusals: number[] = [];
