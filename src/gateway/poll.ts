@@ -63,7 +63,7 @@ export class TaskPolls {
     if (!task) {
       if (await isUnmetered(context, taskId)) return this.#pollUnmetered(context, taskId);
       const mayBeBound = gateway.store.mayBeBoundSoon(key, taskId);
-      if (mayBeBound && (await storeStep(context, "EXISTS", mayBeBound))) throw mayBeOfTheOutage();
+      if (mayBeBound && (await storeStep(context, "CLAIM", mayBeBound))) throw mayBeOfTheOutage();
       return answer(context, refuse("task_not_found"));
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.

@@ -2,14 +2,13 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { expectStatus } from "../support/gateway.ts";
 import { CUSTOMER, PUBLIC_URL, SECRET, storyboard } from "../support/relay-stage.ts";
 import {
-  away,
   expectStoreAway,
   generate,
   givenStage,
-  ready,
   type Stage,
   sent,
   TEXT_TO_VIDEO,
+  whileAway,
 } from "../support/store-stage.ts";
 
 // Guarantee: while the store is away, what passes without a callBackUrl passes with one, too.
@@ -22,24 +21,13 @@ beforeAll(async () => {
 });
 afterAll(() => stage.stop());
 
-async function whileAway(work: () => Promise<void>): Promise<void> {
-  await stage.proxy.steer({ connections: "reset" });
-  try {
-    await away(stage.gateway);
-    await work();
-  } finally {
-    await stage.proxy.heal();
-    await ready(stage.gateway);
-  }
-}
-
 test("a generation with a callBackUrl passes unmetered, though nobody can look up the account's origins", async () => {
   const issued = await stage.givenKey();
   const withAddress = (key: string, callBackUrl: string) =>
     stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: { prompt: "A boat", callBackUrl } });
   expectStatus(await generate(stage.gateway, issued), 200);
   const unseen = await stage.givenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     const replies = [await withAddress(issued.key, CUSTOMER), await storyboard(stage.gateway, issued)];
     for (const reply of replies) {
       expectStatus(reply, 200);

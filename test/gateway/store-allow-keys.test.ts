@@ -4,14 +4,13 @@ import { keyRecord } from "../support/audit.ts";
 import { expectStatus, type Reply, until } from "../support/gateway.ts";
 import { rawClient, rawPost } from "../support/raw-client.ts";
 import {
-  away,
   expectStoreAway,
   generate,
   givenStage,
-  ready,
   type Stage,
   sent,
   TEXT_TO_VIDEO,
+  whileAway,
 } from "../support/store-stage.ts";
 import { readCounters, setKeyFields } from "../support/stored-records.ts";
 
@@ -23,17 +22,6 @@ afterAll(() => stage.stop());
 beforeEach(() => {
   stage.gateway.generator.requests.length = 0;
 });
-
-async function whileAway(work: () => Promise<void>): Promise<void> {
-  await stage.proxy.steer({ connections: "reset" });
-  try {
-    await away(stage.gateway);
-    await work();
-  } finally {
-    await stage.proxy.heal();
-    await ready(stage.gateway);
-  }
-}
 
 const credits = ({ key }: IssuedKey): Promise<Reply> =>
   stage.gateway.request("GET", "/api/v1/credits", { key });
@@ -56,7 +44,7 @@ async function seenBy(see: (key: IssuedKey) => Promise<Reply>, options: KeyOptio
 test.each(ways)("a key seen by %s that ends during the outage stops", async (_, see) => {
   const key = await seenBy(see, { expiresAtMs: Date.now() + 3000 });
   const other = await seenBy(see, { expiresAtMs: Date.now() + 3_600_000 });
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     await until(async () => (await generate(stage.gateway, key)).status === 503, "the key to end");
     const sentBefore = sent(stage.gateway).length;
     expectStoreAway(await generate(stage.gateway, key));
@@ -75,7 +63,7 @@ test.each(ways)(
     const spent = Number(counters.spent ?? 0);
     const other = await seenBy(see, {});
     for (const outage of ["first", "second"]) {
-      await whileAway(async () => {
+      await whileAway(stage, async () => {
         for (let left = 40 - spent; left > 0; left -= 10) {
           expectStatus(await generate(stage.gateway, key), 200, `${outage}, ${left} left`);
         }
@@ -98,7 +86,7 @@ test("a key with endpoints and addresses of its own stops at them during the out
   const record = await keyRecord(stage.redis.client, elsewhere);
   await setKeyFields(stage.redis.client, record, { restrictions: "addresses=192.0.2.0/24" });
   expectStatus(await credits(elsewhere), 401);
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     for (const key of [elsewhere, pro]) expectStoreAway(await generate(stage.gateway, key));
     expectStatus(await generate(stage.gateway, open), 200);
   });
@@ -113,7 +101,7 @@ test("a request whose body comes after its key was revoked does not pass", async
   await until(async () => (await inFlight()) === 1, "the head to be read");
   await setKeyFields(stage.redis.client, await keyRecord(stage.redis.client, key), { revoked_at: 1 });
   expectStatus(await generate(stage.gateway, key), 401);
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     client.send(body);
     await client.answers(1);
     expect(client.received()).toMatch(/^HTTP\/1.1 503/);

@@ -16,6 +16,7 @@ import {
   type Stage,
   sent,
   TEXT_TO_VIDEO,
+  whileAway,
 } from "../support/store-stage.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { setStatus } from "./spec-stage.ts";
@@ -42,17 +43,6 @@ async function seenKey(
   const made = await generate(stage.gateway, key);
   expectStatus(made, 200);
   return { key, taskId: made.body.data.task_id };
-}
-
-async function whileAway(work: () => Promise<void>): Promise<void> {
-  await stage.proxy.steer({ connections: "reset" });
-  try {
-    await away(stage.gateway);
-    await work();
-  } finally {
-    await stage.proxy.heal();
-    await ready(stage.gateway);
-  }
 }
 
 /** @param limit what the headers say of the key's limits: all of it is left */
@@ -92,7 +82,7 @@ test("a key seen before passes unmetered, uncharged, marked and counted", async 
   });
   const route = "/api/v1/gen2/text-to-video";
   const counted = await degradedCount(route);
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     for (let nth = 0; nth < 3; nth++)
       expectDegraded(await generate(stage.gateway, key), { rate: 1, concurrent: 1 });
   });
@@ -106,7 +96,7 @@ test("a key seen before passes unmetered, uncharged, marked and counted", async 
 // Guarantee: what passed unmetered or was lost can be billed by hand.
 test("the line of an unmetered generation has its price, also where its outcome stays unknown", async () => {
   const { key } = await seenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     await generate(stage.gateway, key);
     expect(lastLine()).toMatchObject({ outcome: "unmetered", degraded: true, price: PRICE });
     await generate(stage.gateway, key, "[sandbox: reset]");
@@ -116,7 +106,7 @@ test("the line of an unmetered generation has its price, also where its outcome 
 
 test("a key never seen by this gateway is denied, however good it is", async () => {
   const key = await stage.givenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     expectStoreAway(await generate(stage.gateway, key));
     expectStoreAway(await generate(stage.gateway, { key: "sk_unheard_of" }));
   });
@@ -132,20 +122,20 @@ test("of a suspended account only polls pass, of a closed one nothing, until it 
   await setStatus({ redis: stage.redis.client }, key, "suspended");
   // The other key's refusal tells of both.
   expectStatus(await generate(stage.gateway, other), 403);
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     expectStoreAway(await generate(stage.gateway, key));
     expectDegraded(await poll(taskId, key));
   });
   await setStatus({ redis: stage.redis.client }, key, "closed");
   expectStatus(await credits(key), 403);
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     expectStoreAway(await generate(stage.gateway, key));
     expectStoreAway(await poll(taskId, key));
   });
   expect(sent(stage.gateway)).toHaveLength(sentBefore);
   await setStatus({ redis: stage.redis.client }, key, "active");
   expectStatus(await credits(key), 200);
-  await whileAway(async () => expectDegraded(await generate(stage.gateway, key)));
+  await whileAway(stage, async () => expectDegraded(await generate(stage.gateway, key)));
 });
 
 // Guarantee: a revoked key whose client never sent a body was found, but no script has called it good.
@@ -158,7 +148,7 @@ test("a key that was looked up and never called good is denied", async () => {
   await until(() => client.received().includes("401"), "the refusal");
   client.close();
   await until(async () => (await inFlight()) === 0, "the client to be gone");
-  await whileAway(async () => expectStoreAway(await generate(stage.gateway, key)));
+  await whileAway(stage, async () => expectStoreAway(await generate(stage.gateway, key)));
   expect(sent(stage.gateway)).toHaveLength(0);
 });
 
@@ -177,7 +167,7 @@ test.each(["generation", "poll", "credits", "bad body"])(
     });
     expectStatus(await ask[kind]!(), 401);
     stage.gateway.generator.requests.length = 0;
-    await whileAway(async () => {
+    await whileAway(stage, async () => {
       expectStoreAway(await generate(stage.gateway, key));
       expectStoreAway(await poll(taskId, key));
     });
@@ -190,7 +180,7 @@ test("a task id that this gateway has seen as another account's is nobody's answ
   const { key, taskId } = await seenKey();
   const { key: stranger } = await seenKey();
   stage.gateway.generator.behave({ taskId });
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     expectStatus(await generate(stage.gateway, stranger), 502);
     stage.gateway.generator.reset();
     expectStoreAway(await poll(taskId, stranger));
@@ -203,7 +193,7 @@ test("a task id that this gateway has seen as another account's is nobody's answ
 test("polls pass for tasks that this gateway has seen, and only for their own account", async () => {
   const { key, taskId } = await seenKey();
   const { key: stranger } = await seenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     const reply = await poll(taskId, key);
     expectDegraded(reply);
     expect(reply.body.data.task_id).toBe(taskId);
@@ -219,12 +209,12 @@ test("polls pass for tasks that this gateway has seen, and only for their own ac
 test("another key of the same account may poll its tasks", async () => {
   const { key, taskId } = await seenKey();
   const { key: other } = await seenKey({ accountId: key.accountId });
-  await whileAway(async () => expectDegraded(await poll(taskId, other)));
+  await whileAway(stage, async () => expectDegraded(await poll(taskId, other)));
 });
 
 test("uploads of seen keys pass", async () => {
   const { key } = await seenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     const form = new FormData();
     form.append("file", new Blob([new Uint8Array(tinyImage("image/png"))], { type: "image/png" }), "a.png");
     const response = await fetch(`${stage.gateway.url}/api/v1/upload`, {
@@ -242,7 +232,7 @@ test("uploads of seen keys pass", async () => {
 test("credits are 503, bad bodies are still 400, and nothing of it goes upstream", async () => {
   const { key } = await seenKey();
   stage.gateway.generator.requests.length = 0;
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     expectStoreAway(await credits(key));
     const bad = await generate(stage.gateway, key, "x".repeat(2001));
     expect(bad.body).toMatchObject({ code: 400, details: [{ path: "/prompt" }] });
@@ -269,7 +259,7 @@ test("the very request that finds the store gone passes, and its late admission 
 
 test("an upstream's refusal is told as it is while the store is away", async () => {
   const { key } = await seenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     const reply = await generate(stage.gateway, key, "[sandbox: status=422 code=1234]");
     expectStatus(reply, 422);
     expect(reply.body.code).toBe(1234);
@@ -307,7 +297,7 @@ test("an operator may cap what passes unmetered, per key and outage; polls are n
 // Guarantee: what passed can be billed by hand.
 test("each unmetered generation has a line in the log that names its key, account and task", async () => {
   const { key } = await seenKey();
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     const reply = await generate(stage.gateway, key);
     expectDegraded(reply);
     expect(lastLine()).toMatchObject({
@@ -324,12 +314,12 @@ test("each unmetered generation has a line in the log that names its key, accoun
 test("a task passed unmetered is its maker's, and the store knows it as that", async () => {
   const [{ key: first }, { key: second }] = [await seenKey(), await seenKey()];
   let taskId = "";
-  await whileAway(async () => {
+  await whileAway(stage, async () => {
     taskId = (await generate(stage.gateway, first)).body.data.task_id;
   });
   expectStatus(await poll(taskId, first), 200);
   expectStatus(await generate(stage.gateway, second, `[sandbox: task-id=${taskId}]`), 502);
   expectStatus(await poll(taskId, first), 200);
   expectStatus(await poll(taskId, second), 404);
-  await whileAway(async () => expectStoreAway(await poll(taskId, second)));
+  await whileAway(stage, async () => expectStoreAway(await poll(taskId, second)));
 });

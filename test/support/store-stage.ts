@@ -150,6 +150,18 @@ export const ready = (gateway: TestGateway): Promise<void> =>
 export const away = (gateway: TestGateway): Promise<void> =>
   until(async () => (await readyz(gateway)) === 503, "the breaker to open");
 
+/** Does something while the gateway cannot reach its store, and until it is ready again. */
+export async function whileAway({ proxy, gateway }: Stage, work: () => Promise<void>): Promise<void> {
+  await proxy.steer({ connections: "reset" });
+  try {
+    await away(gateway);
+    await work();
+  } finally {
+    await proxy.heal();
+    await ready(gateway);
+  }
+}
+
 /** Once nothing waits for the store any more. */
 export async function settled(gateway: TestGateway): Promise<void> {
   await until(async () => {
