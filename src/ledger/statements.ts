@@ -104,21 +104,23 @@ async function fromRedis(
     return { statement: statement.end(Number(stored ?? 0)), sinceMs };
   }
   const { balanceAfter } = ledgerEntry(partition, newest[0]);
-  let [slices, oldestMs] = [0, Number.MAX_SAFE_INTEGER];
-  let hasLeft = false;
+  let [slices, oldestMs] = [0, msOf(newest[0][0])];
+  let left: string | undefined;
   for await (const page of entriesBack(place, last ?? "", period.fromMs, month)) {
     for (const entry of page.entries) {
       statement.add(entry);
       oldestMs = Math.min(oldestMs, entry.atMs);
     }
-    hasLeft = page.outcome === "left";
-    if (hasLeft && oldestMs >= period.toMs) requireReach(page.next, period.toMs, month);
+    left = page.outcome === "left" ? page.next : undefined;
+    if (oldestMs >= period.toMs) requireReach(left, period.toMs, month);
     slices++;
-    if (slices !== SLICES_FIRST || hasLeft || page.next === "") continue;
+    if (slices !== SLICES_FIRST || left !== undefined || page.next === "") continue;
     const rolled = await rolledStatement(place, month);
     if (rolled) return { statement: rolled, sinceMs: undefined };
   }
-  return { statement: statement.end(balanceAfter), sinceMs: hasLeft ? oldestMs : undefined };
+  // Entries of earlier months may have left.
+  const isWhole = left === undefined || msOf(left) < period.fromMs;
+  return { statement: statement.end(balanceAfter), sinceMs: isWhole ? undefined : oldestMs };
 }
 
 /** @param left the account's newest entry that has left Redis @throws OperatorError: after it, nobody knows the balance at the month's end */
