@@ -18,13 +18,15 @@ import { dayStartMs, monthBounds } from "./usage.ts";
 export interface ArchivedStatements {
   statements(accountIds: readonly string[], month: string): Promise<Map<string, Statement>>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
+  /** When the last entry was made that nobody has, of those before the end of a month, Unix ms. */
+  lostUntilMs(month: string, partition?: number): Promise<number | undefined>;
 }
 
 export interface AccountStatement {
   accountId: string;
   statement: Statement;
   source: "archive" | "redis";
-  /** Earlier entries of the month have left Redis, and are not in it, Unix ms; undefined: it is whole. */
+  /** Earlier entries are not in it: they have left Redis, or the archive has lost them. Unix ms; undefined: it is whole. */
   sinceMs: number | undefined;
   /** Of the archive: later entries may be missing, Unix ms. */
   untilMs: number | undefined;
@@ -70,15 +72,18 @@ async function fromArchive(
   const partitions = await partitionsOf(nodes);
   // Before the entries, so that none up to then is missing.
   const places = new Set(accountIds.map((accountId) => partitionOf(accountId, partitions)));
-  const until = new Map<number, number | undefined>();
-  for (const partition of places) until.set(partition, await archive.copiedUntilMs(partition));
+  const reach = new Map<number, Pick<AccountStatement, "sinceMs" | "untilMs">>();
+  for (const partition of places) {
+    const lostMs = await archive.lostUntilMs(month, partition);
+    const untilMs = (await archive.copiedUntilMs(partition)) ?? 0;
+    reach.set(partition, { sinceMs: lostMs === undefined ? undefined : lostMs + 1, untilMs });
+  }
   const found = await archive.statements(accountIds, month);
   return accountIds.map((accountId) => ({
     accountId,
     statement: found.get(accountId) ?? emptyStatement(0),
     source: "archive",
-    sinceMs: undefined,
-    untilMs: until.get(partitionOf(accountId, partitions)),
+    ...reach.get(partitionOf(accountId, partitions))!,
   }));
 }
 
