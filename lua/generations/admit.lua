@@ -80,13 +80,11 @@ local active = call("SCARD", slots)
 local refusal, a, b, c, d = refusal_of(key, window, live, slots, active, account, shared, now)
 if refusal then return refuse(refusal, a, b, c, d) end
 -- A key that replaces another goes on with what that one has spent, and both count together.
-local spending, spent, month_ahead = key_name, key.counted_spent, nil
+local spending, spent = key_name, key.counted_spent
 if key.spends_in then
   spending = prefix .. "key:" .. key.spends_in
-  local counters, month = unpack(call("HMGET", spending, "counters", "month"))
+  local counters = call("HGET", spending, "counters")
   spent = counters and select(2, read_counters(counters))
-  -- The store's clock was put back between requests of the two. What counts in that month is given back to it.
-  month_ahead = month and month + 0 > month_of(key.clock) and month
 end
 -- Day and month are written together, so the month is only read for the first request of a day. It never goes back.
 local is_new_month = not (key.is_same_day and spent)
@@ -107,7 +105,6 @@ if callback ~= "" then rest = rest .. " callback=" .. callback end
 if details then rest = rest .. " details=" .. encoded(details) end
 if shared then rest = rest .. " account_at=" .. shared_mark(shared) end
 if idempotency then rest = rest .. " idempotency=" .. digest end
-if month_ahead then rest = rest .. " month_ahead=" .. month_ahead end
 local record = request_text("held", account_id, key_id, endpoint, details and int(price) or price_text, retention_ms, rest)
 -- The first write, since it alone may not happen.
 if call("SETNX", request, record) == 0 then return refuse("admitted") end

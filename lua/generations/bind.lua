@@ -119,7 +119,7 @@ else
   if outcome == "uncollected" then
     note_ended(request, now, request_id, account_id, key_id, endpoint, "uncollected", price)
   end
-  if outcome == "late" then add_spent(spent, admitted_at, price, earlier.month_ahead) end
+  if outcome == "late" then add_spent(spent, admitted_at, price) end
   if not is_unmetered then call("SADD", (string.gsub(key_name, ":key:", ":slots:", 1)), request_id) end
   if shared then call("SADD", shared.slots, request_id) end
   call("ZREM", prefix .. "done", request_id)

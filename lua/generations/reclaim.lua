@@ -39,7 +39,7 @@ note_ended(request, now, request_id, account_id, record.key_id, record.endpoint,
 if record.refunded then
   post(account, ledger, int(now), account_id, "reclaim", -price, 0, price, record.endpoint, record.task_id, request_id, record.key_id or "",
     { "reason", "completed_late" })
-  add_spent(spent, record.admitted_at or record.due_at, price, record.month_ahead)
+  add_spent(spent, record.admitted_at or record.due_at, price)
 end
 -- The archive gets this end, too.
 call("SET", request, changed_request(record.text, record.state, "status", "completed", "ended_by", "upstream", "finished_at", int(now),

@@ -68,7 +68,7 @@ add_to_money(account, -record.price, 0)
 local first_void_id, fingerprint
 if key then
   change_counts(key_name, record.admitted_at, -1)
-  add_spent(spent, record.admitted_at, -tonumber(record.price), record.month_ahead)
+  add_spent(spent, record.admitted_at, -tonumber(record.price))
 end
 if account_at then change_counts(account, account_at, -1) end
 if first and (first[1] or request_id) == request_id then

@@ -43,6 +43,6 @@ local function post_refund(account, ledger, now, account_id, request_id, record,
   local id = post(account, ledger, int(now), account_id, "recharge", price, 0, -price, record.endpoint,
     record.task_id, request_id, record.key_id or "", more)
   -- Where the store had forgotten the request before its BIND, `due_at` says when it was admitted.
-  add_spent(spent, record.admitted_at or record.due_at, -price, record.month_ahead)
+  add_spent(spent, record.admitted_at or record.due_at, -price)
   return price, id
 end

@@ -18,12 +18,12 @@ local function read_spent(name)
 end
 
 -- Adds credits of a request that was admitted at this time (ms); less than 0 gives them back. Only what was admitted in the
--- month of the record counts, or with this `month_ahead`, which is ADMIT's (nil for almost all). A charge of a later month is one whose admission the store has lost: the record and the key's clock
+-- month of the record counts. A charge of a later month is one whose admission the store has lost: the record and the key's clock
 -- move on to it, unless it is ahead of the store's clock, which has been put back since.
-local function add_spent(spent, admitted_at, credits, month_ahead)
+local function add_spent(spent, admitted_at, credits)
   if not spent or not admitted_at then return end
   admitted_at = tonumber(admitted_at)
-  local month = tonumber(month_ahead) or month_of(admitted_at)
+  local month = month_of(admitted_at)
   if month < spent.month then return end
   if month == spent.month then
     change_counters(spent.spending, SPENT_WORD, int(math.max(0, spent.credits + credits)))

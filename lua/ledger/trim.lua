@@ -20,7 +20,6 @@ local most = tonumber(most_text)
 
 local rolled = call("HGET", rolled_name, "entry")
 
-
 local newest = call("XRANGE", ledger, newest_id, newest_id)[1]
 local found = newest and read_entry(newest[2]) or {}
 if found.account_id ~= newest_account or found.balance_after ~= newest_balance or (found.request_id or "") ~= newest_request

@@ -21,6 +21,7 @@ import {
   archivedTotal,
   archivedUsage,
   copiedUntilMs,
+  lostUntilMs,
 } from "./archived-usage.ts";
 import { identifyFor } from "./identity.ts";
 import { type EntryRow, entryOf } from "./rows.ts";
@@ -65,6 +66,7 @@ export function openArchiveReads(url: string) {
         usage: (selection) => archivedUsage(query, selection),
         statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),
+        lostUntilMs: (month, partition) => lostUntilMs(query, month, partition),
       };
     },
     close: archive.close,

@@ -1,5 +1,11 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { archivedStatements, archivedUsage, hasAccount, newestEntryMs } from "../archive/archived-usage.ts";
+import {
+  archivedStatements,
+  archivedUsage,
+  hasAccount,
+  lostUntilMs,
+  newestEntryMs,
+} from "../archive/archived-usage.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { csvLine } from "../domain/operator-texts.ts";
@@ -15,6 +21,7 @@ import {
 import { usageInRedis } from "../ledger/usage-redis.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import { placeOfAccount } from "../redis/store-facts.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { command, dayOption } from "./options.ts";
 import { note, noteUnread, print, writeOut } from "./output.ts";
@@ -39,7 +46,7 @@ interface Source {
   from: "archive" | "redis";
   /** Of the archive: when its newest entry was made. */
   archived_until?: string | undefined;
-  /** Of Redis: from when on it has all ledger entries; left out if it has all there ever were. */
+  /** From when on it has all ledger entries; left out if it has all there ever were. */
   entries_since?: string | undefined;
   /** Of Redis: from when on it has all ended tasks. */
   ended_since?: string | undefined;
@@ -126,7 +133,12 @@ function says(source: Source, flags: Flags): void {
   if (flags.json) return;
   const { from, archived_until: until, entries_since: since, ended_since: ended } = source;
   if (from === "archive") {
-    note(until ? `From the archive; its newest entry is of ${until}.` : "From the archive, which is empty.");
+    const lost = since ? `; entries before ${since} are lost` : "";
+    note(
+      until
+        ? `From the archive; its newest entry is of ${until}${lost}.`
+        : "From the archive, which is empty.",
+    );
     return;
   }
   const entries = since
@@ -159,11 +171,14 @@ async function statementOf(
   month: string,
 ): Promise<{ statement: Statement; source: Source }> {
   if (hasArchive())
-    return withOwnArchive(async (query) => {
+    return withOwnArchive(async (query, nodes) => {
       await requireArchived(query, accountId);
       const found = await archivedStatements(query, [accountId], month);
       const statement = found.get(accountId) ?? emptyStatement(0);
-      return { statement, source: await archiveSource(query, accountId) };
+      const { partition } = await placeOfAccount(nodes, accountId);
+      const lostMs = await lostUntilMs(query, month, partition);
+      const entries_since = lostMs === undefined ? undefined : iso(lostMs + 1);
+      return { statement, source: { ...(await archiveSource(query, accountId)), entries_since } };
     });
   const { statement, sinceMs } = await withRedis((nodes) =>
     readStatement(nodes, accountId, month, undefined, Number.POSITIVE_INFINITY),

@@ -80,14 +80,15 @@ export async function allUsage(
   };
 }
 
-/** From when on usage of all partitions is in Redis. */
+/** From when on usage of all partitions that can be read is in Redis. */
 export async function rolledSinceOf(
   nodes: RedisNodes,
   nowMs: number,
 ): Promise<{ entriesMs: number; endedMs: number }> {
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, at) => at);
+  const reads = readsOfMost(nodes);
   const rolled = await Promise.all(
-    partitions.map((partition) => rolledSince(nodes.of(partition), partition)),
+    partitions.map((partition) => reads.at(partition, (redis) => rolledSince(redis, partition))),
   );
   const known = rolled.filter((one) => one !== undefined);
   const firstMs = known.length === 0 ? nowMs : keptSinceMs(nowMs);

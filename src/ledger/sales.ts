@@ -7,7 +7,7 @@ import { flatHash } from "../redis/pipelines.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
-import { requireMonth } from "./statements.ts";
+import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 
 /** Each may have some 600 fields, a sixth of a millisecond of Redis. */
@@ -40,13 +40,17 @@ export type ArchivedSales = (month: string) => Promise<Sale[]>;
 export async function salesOf(
   nodes: RedisNodes,
   month: string,
-  archive?: { sales: ArchivedSales },
+  archive?: { sales: ArchivedSales } & Pick<ArchivedStatements, "lostUntilMs">,
 ): Promise<Sales> {
   requireMonth(month);
   const { entriesMs } = await rolledSinceOf(nodes, await storeNowMs(nodes.ofName(META)));
-  const isWhole = entriesMs <= dayStartMs(monthBounds(month).first);
-  if (archive && !isWhole)
-    return { sales: await archive.sales(month), source: "archive", sinceMs: undefined, unread: undefined };
+  const beginMs = dayStartMs(monthBounds(month).first);
+  const isWhole = entriesMs <= beginMs;
+  if (archive && !isWhole) {
+    const lostMs = (await archive.lostUntilMs(month)) ?? 0;
+    const sinceMs = lostMs >= beginMs ? lostMs + 1 : undefined;
+    return { sales: await archive.sales(month), source: "archive", sinceMs, unread: undefined };
+  }
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
   const reads = readsOfMost(nodes);
   const found = await reads.many<string[], { partition: number }>(

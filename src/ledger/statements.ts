@@ -18,13 +18,15 @@ import { dayStartMs, monthBounds } from "./usage.ts";
 export interface ArchivedStatements {
   statements(accountIds: readonly string[], month: string): Promise<Map<string, Statement>>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
+  /** When the last entry was made that nobody has, of those before the end of a month, Unix ms. */
+  lostUntilMs(month: string, partition?: number): Promise<number | undefined>;
 }
 
 export interface AccountStatement {
   accountId: string;
   statement: Statement;
   source: "archive" | "redis";
-  /** Earlier entries of the month have left Redis, and are not in it, Unix ms; undefined: it is whole. */
+  /** Earlier entries are not in it: they have left Redis, or the archive has lost them. Unix ms; undefined: it is whole. */
   sinceMs: number | undefined;
   /** Of the archive: later entries may be missing, Unix ms. */
   untilMs: number | undefined;
@@ -70,15 +72,18 @@ async function fromArchive(
   const partitions = await partitionsOf(nodes);
   // Before the entries, so that none up to then is missing.
   const places = new Set(accountIds.map((accountId) => partitionOf(accountId, partitions)));
-  const until = new Map<number, number | undefined>();
-  for (const partition of places) until.set(partition, await archive.copiedUntilMs(partition));
+  const reach = new Map<number, Pick<AccountStatement, "sinceMs" | "untilMs">>();
+  for (const partition of places) {
+    const lostMs = await archive.lostUntilMs(month, partition);
+    const untilMs = (await archive.copiedUntilMs(partition)) ?? 0;
+    reach.set(partition, { sinceMs: lostMs === undefined ? undefined : lostMs + 1, untilMs });
+  }
   const found = await archive.statements(accountIds, month);
   return accountIds.map((accountId) => ({
     accountId,
     statement: found.get(accountId) ?? emptyStatement(0),
     source: "archive",
-    sinceMs: undefined,
-    untilMs: until.get(partitionOf(accountId, partitions)),
+    ...reach.get(partitionOf(accountId, partitions))!,
   }));
 }
 
@@ -104,21 +109,23 @@ async function fromRedis(
     return { statement: statement.end(Number(stored ?? 0)), sinceMs };
   }
   const { balanceAfter } = ledgerEntry(partition, newest[0]);
-  let [slices, oldestMs] = [0, Number.MAX_SAFE_INTEGER];
-  let hasLeft = false;
+  let [slices, oldestMs] = [0, msOf(newest[0][0])];
+  let left: string | undefined;
   for await (const page of entriesBack(place, last ?? "", period.fromMs, month)) {
     for (const entry of page.entries) {
       statement.add(entry);
       oldestMs = Math.min(oldestMs, entry.atMs);
     }
-    hasLeft = page.outcome === "left";
-    if (hasLeft && oldestMs >= period.toMs) requireReach(page.next, period.toMs, month);
+    left = page.outcome === "left" ? page.next : undefined;
+    if (oldestMs >= period.toMs) requireReach(left, period.toMs, month);
     slices++;
-    if (slices !== SLICES_FIRST || hasLeft || page.next === "") continue;
+    if (slices !== SLICES_FIRST || left !== undefined || page.next === "") continue;
     const rolled = await rolledStatement(place, month);
     if (rolled) return { statement: rolled, sinceMs: undefined };
   }
-  return { statement: statement.end(balanceAfter), sinceMs: hasLeft ? oldestMs : undefined };
+  // Entries of earlier months may have left.
+  const isWhole = left === undefined || msOf(left) < period.fromMs;
+  return { statement: statement.end(balanceAfter), sinceMs: isWhole ? undefined : oldestMs };
 }
 
 /** @param left the account's newest entry that has left Redis @throws OperatorError: after it, nobody knows the balance at the month's end */

@@ -9,11 +9,11 @@ import { rolledSinceOf } from "./all-usage.ts";
 import { creditsOf } from "./rolled-statement.ts";
 import { type ArchivedSales, salesOf } from "./sales.ts";
 import { changeOf, type Statement } from "./statement-sums.ts";
-import { requireMonth } from "./statements.ts";
+import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 import { NO_USAGE, sumOfNumbers, totalsOf } from "./usage-rollups.ts";
 
-/** The sum of all accounts' statements; null where Redis does not reach back to the first entry and there is no archive. */
+/** The sum of all accounts' statements; null where Redis does not reach back to the first entry and there is no archive that does. */
 type TotalStatement = Omit<Statement, "opening" | "closing"> & {
   opening: number | null;
   closing: number | null;
@@ -37,20 +37,23 @@ export type ArchivedTotal = (month: string) => Promise<TotalStatement>;
 export async function totalStatement(
   nodes: RedisNodes,
   month: string,
-  archive?: { sales: ArchivedSales; total: ArchivedTotal },
+  archive?: { sales: ArchivedSales; total: ArchivedTotal } & Pick<ArchivedStatements, "lostUntilMs">,
 ): Promise<FoundTotal> {
   requireMonth(month);
   const nowMs = await storeNowMs(nodes.ofName(META));
   const { entriesMs } = await rolledSinceOf(nodes, nowMs);
   const isWhole = await hasEveryEntry(nodes, entriesMs);
-  if (archive && !isWhole)
+  const { first, next } = monthBounds(month);
+  if (archive && !isWhole) {
+    const statement = await archive.total(month);
+    const lostMs = await archive.lostUntilMs(month);
     return {
-      statement: await archive.total(month),
+      statement: lostMs === undefined ? statement : { ...statement, opening: null, closing: null },
       source: "archive",
-      sinceMs: undefined,
+      sinceMs: lostMs !== undefined && lostMs >= dayStartMs(first) ? lostMs + 1 : undefined,
       unread: undefined,
     };
-  const { first, next } = monthBounds(month);
+  }
   const { days, unread } = await totalsOf(nodes, monthsOf(nowMs, undefined, undefined));
   let [before, within] = [NO_USAGE, NO_USAGE];
   for (const [day, numbers] of days) {

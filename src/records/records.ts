@@ -31,8 +31,6 @@ export const REQUEST_FIELDS = {
     "instead of that of its admission: minutes once it was refused or unsent, twice as long if it ended as too old",
   account_at:
     "`limited` of its account, `@`, and the account's clock at its admission, if it had limits over all its keys",
-  month_ahead:
-    "the UTC month, as months since 1970, in which the key that its key replaces counts it, if that is later than its admission",
   unknown: "unclear or timed_out, where the upstream left open whether it made a task",
   idempotency: "digest of its Idempotency-Key",
   uncollected: "1 if it was bound late and not charged",

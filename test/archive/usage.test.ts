@@ -1,7 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openArchiveReads } from "../../src/archive/reads.ts";
+import { dayText } from "../../src/domain/moments.ts";
+import { salesOf } from "../../src/ledger/sales.ts";
 import { emptyStatement } from "../../src/ledger/statement-sums.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
+import { totalStatement } from "../../src/ledger/total-statement.ts";
+import { dayStartMs, monthBounds } from "../../src/ledger/usage.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/records.ts";
 import { accountIn, changeMoney } from "../support/account-money.ts";
@@ -198,6 +202,53 @@ test("a request that ended twice counts by its last end: bound late after it was
     );
     expect(usage).toEqual({ completed: 2, failed: 0 });
   } finally {
+    await small.stop();
+  }
+});
+
+// Guarantee: nobody takes a month for complete that the archive has not, or lacks.
+test("a month says how far the archive is where that has nothing, and what a gap of it hides", async () => {
+  const small = await givenArchiveStage();
+  const reads = openArchiveReads(small.url);
+  try {
+    const copier = await small.copier();
+    await copier.copy();
+    const partition = partitionOf("acme", PARTITIONS);
+    await small.givenKey("acme");
+    const month = new Date().toISOString().slice(0, 7);
+    const archive = reads.of(small.nodes);
+    const statementOf = async (of: string) => {
+      const [found] = await accountStatements(small.nodes, ["acme"], of, archive);
+      return found;
+    };
+    expect(await statementOf(month)).toMatchObject({ source: "archive", untilMs: 0, sinceMs: undefined });
+    await copier.copy();
+    const { first } = monthBounds(month);
+    const [afterMs, untilMs] = [dayStartMs(first) - 1000, dayStartMs(first) + 1000];
+    await small.database.query(
+      "INSERT INTO tollgate.ledger_gaps (partition, after, until) VALUES ($1, $2, $3)",
+      [partition, `${afterMs}-0`, `${untilMs}-0`],
+    );
+    const before = dayText(afterMs).slice(0, 7);
+    for (const of of [before, month]) expect(await statementOf(of)).toMatchObject({ sinceMs: untilMs + 1 });
+    expect(await statementOf("2025-01")).toMatchObject({ sinceMs: undefined });
+    // Nothing was rolled up in Redis.
+    for (const [of, sinceMs] of [
+      [before, untilMs + 1],
+      [month, untilMs + 1],
+      [monthBounds(month).next.slice(0, 7), undefined],
+    ] as const) {
+      const lost = { opening: null, closing: null };
+      expect(await totalStatement(small.nodes, of, archive)).toMatchObject({ statement: lost, sinceMs });
+      expect(await salesOf(small.nodes, of, archive)).toMatchObject({ sinceMs });
+    }
+    const env = { ARCHIVE_URL: small.url, REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}` };
+    const { stderr } = await runHere(["statement", "acme", month], env);
+    expect(stderr).toContain(`entries before ${new Date(untilMs + 1).toISOString()} are lost`);
+    const { statement } = await totalStatement(small.nodes, "2025-01", archive);
+    expect(statement.opening).toBe(0);
+  } finally {
+    reads.close();
     await small.stop();
   }
 });

@@ -206,7 +206,7 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "what is charged again is not spent",
     "reclaim",
-    "add_spent(spent, record.admitted_at or record.due_at, price, record.month_ahead)",
+    "add_spent(spent, record.admitted_at or record.due_at, price)",
     "",
   ),
   mutant("charged again, but failed", "reclaim", '"status", "completed", "ended_by", "upstream", ', ""),
@@ -307,12 +307,12 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a void gives no room back",
     "void",
-    "  add_spent(spent, record.admitted_at, -tonumber(record.price), record.month_ahead)\n",
+    "  add_spent(spent, record.admitted_at, -tonumber(record.price))\n",
   ),
   without(
     "a refund gives no room back",
     "include/refund",
-    "  add_spent(spent, record.admitted_at or record.due_at, -price, record.month_ahead)\n",
+    "  add_spent(spent, record.admitted_at or record.due_at, -price)\n",
   ),
   mutant(
     "a late one without an admission gives no room back",
@@ -323,7 +323,7 @@ export const MUTANTS: readonly Mutant[] = [
   without(
     "a late one takes no room",
     "bind",
-    '  if outcome == "late" then add_spent(spent, admitted_at, price, earlier.month_ahead) end\n',
+    '  if outcome == "late" then add_spent(spent, admitted_at, price) end\n',
   ),
   mutant(
     "an uncollected one takes room",
@@ -1000,8 +1000,8 @@ export const MUTANTS: readonly Mutant[] = [
   mutant(
     "a refund by hand gives no room",
     "include/refund",
-    "add_spent(spent, record.admitted_at or record.due_at, -price, record.month_ahead)",
-    "add_spent(spent, not (operator and operator.reference) and (record.admitted_at or record.due_at) or nil, -price, record.month_ahead)",
+    "add_spent(spent, record.admitted_at or record.due_at, -price)",
+    "add_spent(spent, not (operator and operator.reference) and (record.admitted_at or record.due_at) or nil, -price)",
   ),
   // inspect, credits, recharge, lease, collect
   mutant(
@@ -1632,12 +1632,6 @@ export const SPENDING_MUTANTS: readonly Mutant[] = [
     "bind",
     "if is_other_day and month_of(admitted_at) ~= month_of(hour_ago) then",
     "if is_other_day and month_of(admitted_at) == month_of(now) then",
-  ),
-  mutant("a month that is ahead gets nothing back", "include/spent", "tonumber(month_ahead) or ", ""),
-  without(
-    "nobody knows that a month was ahead",
-    "admit",
-    'if month_ahead then rest = rest .. " month_ahead=" .. month_ahead end\n',
   ),
   mutant("a month goes back", "admit", '> tonumber(call("HGET"', '~= tonumber(call("HGET"'),
 ];

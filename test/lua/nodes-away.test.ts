@@ -6,6 +6,7 @@ import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
 import type { ApiCall } from "../../src/admin/api/route.ts";
 import { ROUTES } from "../../src/admin/api/routes.ts";
+import { replyOf } from "../../src/admin/api/serve.ts";
 import type { Services } from "../../src/admin/api/services.ts";
 import { list } from "../../src/commands/keys-list.ts";
 import { print } from "../../src/commands/output.ts";
@@ -199,6 +200,30 @@ test("the console shows what it can read and says which partitions it lacks", as
   await expect(read("search", { q: lacks.keyId })).rejects.toThrow("partitions could not be read");
   // A count that says nothing of what it lacks is not given.
   await expect(countOpen(nodes, PARTITIONS)).rejects.toThrow();
+});
+
+// Guarantee: nobody takes sums of some accounts for those of all.
+test("totals of a month are of what can be read and say so, and no table is made of them", async () => {
+  const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
+  const services = { session } as unknown as Services;
+  const grantee = { accounts: undefined, scopes: [] };
+  const answerOf = (name: string) => {
+    const route = ROUTES.find((one) => one.name === name)!;
+    const query = route.name === "readAllUsage" ? {} : { month: "2026-10" };
+    return route.run({ params: {}, query, grantee } as unknown as ApiCall, services);
+  };
+  const inCsv = { headers: { accept: "text/csv" } };
+  for (const name of ["listSales", "listStatements"]) {
+    const answer = await answerOf(name);
+    expect(answer.body).toMatchObject({ unread: unread() });
+    expect(() => replyOf(answer, inCsv)).toThrow("partitions could not be read");
+    await comeBack(away);
+    const whole = await answerOf(name);
+    expect(replyOf(whole, inCsv).body).toContain("month,");
+    await leave(away);
+  }
+  expect((await answerOf("readTotalStatement")).body).toMatchObject({ closing: null, unread: unread() });
+  expect((await answerOf("readAllUsage")).body).toMatchObject({ unread: unread() });
 });
 
 test("a grant does not wait for a server that it does not write to, and no loss is accepted unseen", async () => {

@@ -1,6 +1,7 @@
 import fc from "fast-check";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
+import { DAY_MS } from "../../src/domain/moments.ts";
 import { entriesBack, LOOKED_AT_MAX, rolledStatement } from "../../src/ledger/rolled-statement.ts";
 import { createStatement, type Statement } from "../../src/ledger/statement-sums.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
@@ -142,6 +143,12 @@ test("the roll-up is not asked where it does not have every entry, or where a gr
   expect(await rolledStatement(place(), FIRST)).toBeUndefined();
   expect(await rolledStatement(place(), LAST)).toEqual(await walked(LAST));
   expect(await rolledStatement(place(), monthBefore(24))).toBeUndefined();
+});
+
+test("the roll-up is not asked once entries were made while the clock was months ahead", async () => {
+  await write([purchase(beginMs), ...charges(3), purchase(endMs + 70 * DAY_MS)]);
+  await rollUpSome(100);
+  for (const month of [FIRST, LAST]) expect(await rolledStatement(place(), month)).toBeUndefined();
 });
 
 // Guarantee: what a page reads does not grow with the entries of an account.

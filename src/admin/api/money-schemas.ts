@@ -168,10 +168,10 @@ export const Statement = t.titled("Statement", {
   ),
   source: t.source,
   since: t.seldomTimed(
-    "Entries of the month before this moment have left Redis and are in `opening`; null if it is whole.",
+    "Entries before this moment have left Redis and are in `opening`, or the archive has lost them; null if it is whole.",
   ),
   until: t.timedOrNull(
-    "The archive has all entries up to this moment; null from Redis, which has the latest.",
+    "The archive has all entries up to this moment, 1970 if it has none; null from Redis, which has the latest.",
   ),
 });
 

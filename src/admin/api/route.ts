@@ -2,6 +2,7 @@ import type { Static, TObject, TSchema } from "typebox";
 import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
+import type { Unread } from "../../redis/partition-reads.ts";
 import type { Grantee } from "./authorize.ts";
 import { object } from "./field-schemas.ts";
 import type { OperationSettings, Services } from "./services.ts";
@@ -40,8 +41,8 @@ export interface Answer {
   body: object;
   revision?: number;
   confirmed?: boolean | undefined;
-  /** For `Accept: text/csv`. `next`: the cursor of the next page. */
-  csv?: { text: string; next?: string | undefined };
+  /** For `Accept: text/csv`. `next`: the cursor of the next page. It is refused with `unread`: a table does not say what it lacks. */
+  csv?: { text: string; next?: string | undefined; unread?: Unread | undefined };
 }
 
 export const page = (data: readonly object[], next?: string, more: object = {}): Answer => ({

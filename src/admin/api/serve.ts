@@ -5,6 +5,7 @@ import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
 import { findToken } from "../../operations/access/tokens.ts";
 import { noAccount } from "../../records/operator-error.ts";
+import { UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
 import { type RefusalLog, requestLine, shortened, withoutSecrets } from "../refusal-log.ts";
@@ -112,8 +113,12 @@ export function createAdminApi(options: AdminApiOptions) {
 }
 
 /** In JSON, or in CSV where that is asked for and there is any. */
-function replyOf({ status, body, revision, confirmed, csv }: Answer, req: IncomingMessage): Reply {
+export function replyOf(
+  { status, body, revision, confirmed, csv }: Answer,
+  req: Pick<IncomingMessage, "headers">,
+): Reply {
   if (csv && CSV.test(headerOf(req, "accept") ?? "")) {
+    if (csv.unread) throw new UnreadError(`${unreadInWords(csv.unread)}; as JSON the rest is answered`);
     const next = csv.next === undefined ? {} : { "X-Next-Cursor": csv.next };
     return { status, body: csv.text, headers: { ...CSV_HEADERS, ...next } };
   }
@@ -181,7 +186,7 @@ async function callOf(
   };
 }
 
-const headerOf = (req: IncomingMessage, name: string): string | undefined => {
+const headerOf = (req: Pick<IncomingMessage, "headers">, name: string): string | undefined => {
   const value = req.headers[name];
   return Array.isArray(value) ? value.join(", ") : value;
 };

@@ -8,7 +8,7 @@ import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { Sale, Statement, TotalStatement } from "../money-schemas.ts";
 import { operation, page } from "../route.ts";
-import { shownAs } from "../shown.ts";
+import { isoTime, shownAs } from "../shown.ts";
 
 const statementShown = ({ statement, ...of }: AccountStatement, month: string) =>
   shownAs(Statement, { ...of, ...statement, month });
@@ -59,14 +59,17 @@ const salesOfMonth = operation("GET /sales", {
   },
   answer({ sales, source, sinceMs, unread: away }, { query }) {
     const rows = sales.map((sale) => shownAs(Sale, sale));
-    const lines = rows.map((row) => csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name])]));
+    const since = sinceMs === undefined ? null : isoTime(sinceMs);
+    const lines = rows.map((row) =>
+      csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name]), source, since]),
+    );
     const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
       amount === undefined ? [] : [{ amount, currency }],
     );
     const amounts_paid = sumOfMoney(paid);
     return {
       ...page(rows, undefined, { amounts_paid, source, sinceMs, unread: away }),
-      csv: { text: `month,${SALE_COLUMNS.join(",")}\r\n${lines.join("")}` },
+      csv: { text: `month,${SALE_COLUMNS.join(",")},source,since\r\n${lines.join("")}`, unread: away },
     };
   },
 });
@@ -114,7 +117,7 @@ export const statementRoutes = [
         next,
         { unread },
       ),
-      csv: { text: csvOf(statements, query.month), next },
+      csv: { text: csvOf(statements, query.month), next, unread },
     }),
   }),
   operation("GET /accounts/{account}/statements/{month}", {
