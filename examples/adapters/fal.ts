@@ -183,4 +183,5 @@ export const answers: AnswerRow[] = [
     expect: { outcome: "task", status: "failed", task: { failure_reason: "content policy" } },
   },
   { call: "result", response: { status: 500 }, expect: { outcome: "failed" } },
+  { call: "callback", response: { body: { request_id: "r-1", status: "OK", payload: {} } }, expect: "r-1" },
 ];
