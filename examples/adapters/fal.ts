@@ -11,6 +11,7 @@ import type {
 // The queue of fal.ai with its Kling 4.0 models. Read on 2026-11-27:
 //   https://fal.ai/docs/api-reference/inference-api
 //   https://fal.ai/docs/documentation/model-apis/inference/queue
+//   https://fal.ai/docs/model-endpoints/webhooks
 //   https://fal.ai/models/fal-ai/kling-video/v4/text-to-video/llms.txt, .../v4/image-to-video/llms.txt
 // upstream.url: https://queue.fal.run
 
@@ -47,7 +48,9 @@ const adapter: Adapter<Options> = {
       duration: body.duration ?? 10,
       resolution: body.quality === "high" ? "1080p" : "720p",
     };
-    return { method: "POST", path: `/${app}/${isImage ? image_path : text_path}`, json: input };
+    const { callBackUrl } = body;
+    const query = typeof callBackUrl === "string" ? `?fal_webhook=${encodeURIComponent(callBackUrl)}` : "";
+    return { method: "POST", path: `/${app}/${isImage ? image_path : text_path}${query}`, json: input };
   },
 
   created(response): Created {
@@ -180,4 +183,5 @@ export const answers: AnswerRow[] = [
     expect: { outcome: "task", status: "failed", task: { failure_reason: "content policy" } },
   },
   { call: "result", response: { status: 500 }, expect: { outcome: "failed" } },
+  { call: "callback", response: { body: { request_id: "r-1", status: "OK", payload: {} } }, expect: "r-1" },
 ];

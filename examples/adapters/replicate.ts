@@ -40,7 +40,10 @@ const adapter: Adapter<Options> = {
       start_image: body.imageUrl,
       duration: 10,
     };
-    return { method: "POST", path: `/v1/models/${model}/predictions`, json: { input } };
+    const { callBackUrl } = body;
+    const callback =
+      callBackUrl === undefined ? {} : { webhook: callBackUrl, webhook_events_filter: ["completed"] };
+    return { method: "POST", path: `/v1/models/${model}/predictions`, json: { input, ...callback } };
   },
 
   created(response): Created {

@@ -1,5 +1,13 @@
 // Receives webhooks of the gateway: verifies, stores, answers, and only then works. See README.md.
-import { appendFileSync, closeSync, existsSync, fsyncSync, openSync, readFileSync } from "node:fs";
+import {
+  appendFileSync,
+  closeSync,
+  existsSync,
+  fsyncSync,
+  ftruncateSync,
+  openSync,
+  readFileSync,
+} from "node:fs";
 import { createServer, type IncomingMessage } from "node:http";
 import { Webhook } from "standardwebhooks";
 
@@ -18,10 +26,18 @@ interface Stored {
   message: { type: string; data: { task_id?: string } };
 }
 
-const stored = existsSync(INBOX) ? readFileSync(INBOX, "utf8").split("\n").filter(Boolean) : [];
+const found = existsSync(INBOX) ? readFileSync(INBOX, "utf8") : "";
+const stored = found.slice(0, found.lastIndexOf("\n") + 1);
 /** Ids of the messages that are in the inbox: a message may come twice. A shop would ask its database. */
-const ids = new Set(stored.map((line) => (JSON.parse(line) as Stored).id));
+const ids = new Set(
+  stored
+    .split("\n")
+    .filter(Boolean)
+    .map((line) => (JSON.parse(line) as Stored).id),
+);
 const inbox = openSync(INBOX, "a");
+// A message that a crash cut was not answered, and comes again.
+ftruncateSync(inbox, Buffer.byteLength(stored));
 
 async function bodyOf(request: IncomingMessage): Promise<string | undefined> {
   const chunks: Buffer[] = [];

@@ -10,6 +10,7 @@ import { OperatorError } from "../records/operator-error.ts";
 import type { Adapter, AdapterResponse, AnswerRow, PolledTask } from "../upstream/adapter.ts";
 import { type CheckedRequest, checkForm, checkRequest, Dialect } from "../upstream/dialect.ts";
 import { readPoll, readResult } from "../upstream/poll-answer.ts";
+import { interpretAnswer } from "../upstream/upload-stream.ts";
 import { createRequest, readGeneration } from "../upstream/upstream.ts";
 import { command, group } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
@@ -192,15 +193,14 @@ function gatewaysReading(
   const { status = 200, body = "", retryAfter } = response;
   const answer = { status, body: typeof body === "string" ? body : JSON.stringify(body), retryAfter };
   const asked = task ?? { taskId: TASK_ID, endpoint: "gen2/text-to-video" };
-  const reading =
-    call === "created"
-      ? readGeneration(answer, "", undefined, dialect)
-      : call === "polled"
-        ? readPoll(answer, asked, dialect)
-        : call === "result"
-          ? readResult(answer, asked, dialect)
-          : undefined;
-  if (reading === undefined) return {};
+  const readings = {
+    created: () => readGeneration(answer, "", undefined, dialect),
+    polled: () => readPoll(answer, asked, dialect),
+    result: () => readResult(answer, asked, dialect),
+    uploaded: () => interpretAnswer(answer, dialect),
+  };
+  if (call === "callback") return {};
+  const reading = readings[call]();
   if (isFault) return { fault: "detail" in reading ? reading.detail : "cannot be used" };
   if (reading.outcome === "unknown_status")
     return { note: `the gateway does not know ${reading.word}: say in upstream.statuses what it means` };

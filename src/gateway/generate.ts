@@ -22,7 +22,7 @@ import {
   rememberTask,
 } from "./key-memory.ts";
 import { completeJson, jsonHeadFault, type RequestHead } from "./protocol.ts";
-import { relay, validateBody } from "./relay.ts";
+import { type Relayed, relay, validateBody } from "./relay.ts";
 import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 
@@ -58,8 +58,7 @@ export async function generate(
   const nowMs = gateway.store.nowMs(context.key.partition);
   const priced = pricesAround(config.priceLists, endpoint, validation.body, nowMs);
   exchange.price = priced.price;
-  const generation = generationOf(context, API_PREFIX + endpoint, priced, validation);
-  if (relayed?.callBackUrl !== undefined) generation.callback = relayed.callBackUrl;
+  const generation = generationOf(context, API_PREFIX + endpoint, priced, validation, relayed);
   const refusedFromMemory = refuseFromMemory(context, generation);
   if (refusedFromMemory) return answer(context, refusedFromMemory);
   const create = ({ body, text }: ValidBody) => context.upstream.create({ endpoint, body, text });
@@ -296,20 +295,24 @@ function generationOf(
   path: string,
   priced: Pick<Generation, "price" | "prices">,
   { text, body }: ValidBody,
+  relayed: Relayed | undefined,
 ): Generation {
-  const { config, exchange, head, key } = context;
+  const { config, exchange, head, key, upstream } = context;
+  // Behind a relay, an upstream that calls nobody back brings no video of an unknown outcome.
+  const hasCallback = body.callBackUrl !== undefined && (!relayed || upstream.takesCallbacks);
   const generation: Generation = {
     requestId: exchange.requestId,
     key,
     ...priced,
     endpoint: path,
-    holdMs: holdMsOf(config, body.callBackUrl !== undefined),
+    holdMs: holdMsOf(config, hasCallback),
     retentionMs: config.tasks.retentionMs,
     restrictions: context.usage.restrictions?.text,
     // Both are set at the admission.
     storeId: undefined,
     admittedAtMs: undefined,
   };
+  if (relayed?.callBackUrl !== undefined) generation.callback = relayed.callBackUrl;
   if (head.idempotencyKey !== undefined) {
     generation.idempotency = {
       digest: hash("sha256", `${key.accountId}\0${head.idempotencyKey}`),

@@ -127,7 +127,8 @@ export class CallbackTasks {
     const task = this.#agingTask(request, record.task_id ?? "", boundAtMs, nowMs - boundAtMs);
     const { upstream: tag } = record;
     const outcome = await this.#ask(request, this.#options.upstreamOf(tag), task, tag);
-    return (await this.#observe(request, task, outcome)) ?? "unanswered";
+    const observed = await this.#observe(request, task, outcome);
+    return observed ?? (isAnswered(outcome) ? "observed" : "unanswered");
   }
 
   /** Binds the task of a request whose outcome is unknown, once the upstream has confirmed that there is one. */
@@ -206,7 +207,7 @@ export class CallbackTasks {
     return outcome;
   }
 
-  /** @returns undefined if the answer says nothing of the task */
+  /** @returns undefined if the answer changes nothing */
   async #observe(
     request: CalledRequest,
     task: AgingTask,

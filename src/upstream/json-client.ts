@@ -1,10 +1,10 @@
-import type { Socket } from "node:net";
 import { buildConnector, type Dispatcher, Pool } from "undici";
 import type { FairGate, GateRefusal } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Adapter } from "./adapter.ts";
 import { type Answer, withoutBegunSecret, withoutSecret } from "./answer.ts";
 import { type GatewayIdentity, gatewayHeaders } from "./dialect.ts";
+import { skippingInterimAnswers } from "./interim-answers.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES, SpacedWork } from "./large-answers.ts";
 
 /** How an exchange with the upstream ended. After `not_sent` the upstream can have made no task; after `lost` it may have. */
@@ -69,21 +69,16 @@ export function createJsonClient(options: JsonClientOptions) {
   const { headersTimeoutMs } = options;
   const { origin, pathname } = new URL(options.url);
   const basePath = pathname === "/" ? "" : pathname;
-  const connect = buildConnector({
-    ...tlsOptions(options),
-    timeout: options.connectTimeoutMs,
-    allowH2: false,
-  });
+  const connect = skippingInterimAnswers(
+    buildConnector({ ...tlsOptions(options), timeout: options.connectTimeoutMs, allowH2: false }),
+  );
   const open = (): Pool =>
     new Pool(origin, {
       connections: options.connections,
       pipelining: 1,
       // Over HTTP/2, undici repeats a request on its own if the upstream says that it has not run it.
       allowH2: false,
-      connect: (to, connected) =>
-        connect(to, (...result) =>
-          result[0] ? connected(...result) : connected(null, withoutInterimAnswers(result[1])),
-        ),
+      connect,
       // A request limits its own time: undici's timers would outlive it by up to a second. Decision 0072.
       headersTimeout: 0,
       bodyTimeout: 0,
@@ -285,55 +280,3 @@ export function overloaded(refusal: GateRefusal, limit: string): { outcome: "ove
       return { outcome: "overloaded", detail: "the gateway stops" };
   }
 }
-
-/** A longer interim answer is left to the client, which ends the connection. */
-const INTERIM_BYTES_MAX = 8192;
-const HEAD_END = "\r\n\r\n";
-const STATUS_AT = 9;
-const ONE = 0x31;
-const INTERIM = /^HTTP\/1\.[01] 1(?!01)/;
-
-/**
- * Drops unasked interim answers (1xx, RFC 9110 15.2): undici ends the connection at a `100 Continue`, when the request may have run. 101 is
- * kept. Decision 0003. @param socket unread so far, written to one request at a time, read with `read()` @returns the same socket
- */
-function withoutInterimAnswers<T extends Socket>(socket: T): T {
-  const read = socket.read;
-  let held: Buffer | undefined;
-  // The first bytes after something was written are the beginning of an answer; all others are left as they are.
-  let answeredBytes = socket.bytesWritten;
-  socket.read = (size?: number): Buffer | null => {
-    const chunk = read.call(socket, size) as Buffer | null;
-    if (chunk === null) return null;
-    const { bytesWritten } = socket;
-    if (bytesWritten === answeredBytes) return chunk;
-    const isFinal = held === undefined && chunk.length > STATUS_AT && chunk[STATUS_AT] !== ONE;
-    const bytes = isFinal ? chunk : behindInterim(held === undefined ? chunk : Buffer.concat([held, chunk]));
-    if (isFinal || !mayBeInterim(bytes)) {
-      answeredBytes = bytesWritten;
-      held = undefined;
-      return bytes;
-    }
-    held = bytes;
-    return null;
-  };
-  return socket;
-}
-
-function behindInterim(bytes: Buffer): Buffer {
-  let rest = bytes;
-  while (INTERIM.test(statusLine(rest))) {
-    const end = rest.indexOf(HEAD_END);
-    if (end === -1) break;
-    rest = rest.subarray(end + HEAD_END.length);
-  }
-  return rest;
-}
-
-/** True if these bytes can begin an interim (1xx) answer, so more must follow. */
-function mayBeInterim(bytes: Buffer): boolean {
-  if (bytes.length > INTERIM_BYTES_MAX) return false;
-  return bytes.length < STATUS_AT + 3 || INTERIM.test(statusLine(bytes));
-}
-
-const statusLine = (bytes: Buffer): string => bytes.toString("latin1", 0, STATUS_AT + 3);

@@ -1,6 +1,6 @@
 import { dropOldest } from "../domain/bounded.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { AdapterChoice, GatewayIdentity } from "./dialect.ts";
+import type { UpstreamTls } from "./json-client.ts";
 import type { PollOutcome } from "./poll-request.ts";
 import { type RouteSettings, routeOf, type TaskRoute, upstreamTag } from "./task-route.ts";
 import { createUpstream, type Upstream, type UpstreamOptions } from "./upstream.ts";
@@ -15,7 +15,9 @@ export type TaskUpstream = Pick<Upstream, "tag" | "poll">;
 
 export type TaskUpstreamSettings = Omit<UpstreamOptions, "observer" | "idempotent"> & RouteSettings;
 
-type Manner = Pick<GatewayIdentity, "authHeader" | "authScheme" | "headers"> & { dialect?: AdapterChoice };
+/** How an upstream is spoken to, beside its address and its credential. */
+type Manner = Pick<UpstreamOptions, "authHeader" | "authScheme" | "headers" | "statuses" | "dialect"> &
+  UpstreamTls;
 
 type Unroutable = Extract<TaskRoute, { to: "unroutable" }>;
 
@@ -35,10 +37,9 @@ export class TaskUpstreams {
   }
 
   /** Remembers an address at which tasks are made from now on, and how. */
-  using(url: string, { authHeader, authScheme, headers, dialect }: Manner = {}): void {
-    const others = this.#used.filter((one) => one.url !== url || one.dialect?.name !== dialect?.name);
-    const now = { url, authHeader, authScheme, ...(headers && { headers }), ...(dialect && { dialect }) };
-    this.#used = [now, ...others].slice(0, USED_MAX);
+  using(url: string, manner: Manner = {}): void {
+    const others = this.#used.filter((one) => one.url !== url || one.dialect?.name !== manner.dialect?.name);
+    this.#used = [{ ...manner, url }, ...others].slice(0, USED_MAX);
   }
 
   /** @param tag undefined for a restored task @param present made of these settings */
@@ -65,9 +66,9 @@ export class TaskUpstreams {
     const isSame = (one: Manner): boolean => one.dialect?.name === dialect?.name;
     const known = [settings, ...this.#used].find((one) => one.url === url && isSame(one));
     if (known) return known;
-    if (!isSame(settings)) return dialect ? { dialect } : {};
-    const { authHeader, authScheme } = settings;
-    return { authHeader, authScheme, ...(dialect && { dialect }) };
+    const { authHeader, authScheme, tlsCa, tlsCert, tlsKey } = settings;
+    const manner = { tlsCa, tlsCert, tlsKey, ...(dialect && { dialect }) };
+    return isSame(settings) ? { ...manner, authHeader, authScheme } : manner;
   }
 
   #unroutableOf(tag: string, route: Unroutable): TaskUpstream {
@@ -154,14 +155,14 @@ const busy = (tag: string): TaskUpstream =>
 /** The options of a client, and nothing else: other settings may change without a new one. Nothing is generated there any more. */
 const clientOptions = (
   settings: TaskUpstreamSettings,
-  { authHeader, authScheme, headers, dialect }: Manner,
+  { authHeader, authScheme, tlsCa, tlsCert, tlsKey, headers, dialect, statuses }: Manner,
   url: string,
   apiKey: string | undefined,
 ): UpstreamOptions => ({
   ...{ url, apiKey, authHeader, authScheme, ...(headers && { headers }), ...(dialect && { dialect }) },
-  tlsCa: settings.tlsCa,
-  tlsCert: settings.tlsCert,
-  tlsKey: settings.tlsKey,
+  ...{ tlsCa, tlsCert, tlsKey },
+  // A word that was added later may be one of its tasks.
+  statuses: { ...settings.statuses, ...statuses },
   connectTimeoutMs: settings.connectTimeoutMs,
   headersTimeoutMs: settings.headersTimeoutMs,
   totalTimeoutMs: settings.totalTimeoutMs,
@@ -169,5 +170,4 @@ const clientOptions = (
   connections: 1,
   pollConnections: settings.pollConnections,
   idempotent: false,
-  statuses: settings.statuses ?? {},
 });

@@ -4,7 +4,7 @@ import type { Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import { type Answer, withoutSecret } from "./answer.ts";
-import { type CheckedForm, gatewayHeaders } from "./dialect.ts";
+import type { CheckedForm } from "./dialect.ts";
 import type { FileSink, ImageType } from "./upload-form.ts";
 
 export const ANSWER_BYTES_MAX = 65_536;
@@ -14,8 +14,8 @@ export interface UploadTarget {
   url: URL;
   agent: Agent;
   apiKey: string | undefined;
-  /** Flat name, value pairs that authenticate and name the gateway; by default those of `apiKey`. */
-  ownHeaders?: readonly string[];
+  /** Flat name, value pairs that authenticate and name the gateway. */
+  ownHeaders: readonly string[];
   connectTimeoutMs: number;
 }
 
@@ -40,8 +40,6 @@ const TYPES: Readonly<Record<ImageType, string>> = {
   "image/gif": "gif",
 };
 
-const ENVELOPE_FORM: CheckedForm = { path: "/api/v1/upload", headers: [], fields: [], fileField: "file" };
-
 /** The client's side of an upload. Its headers are replaced: none of the client's own is sent on. */
 export interface UploadClient {
   req: IncomingMessage;
@@ -55,7 +53,7 @@ export function openUpload(
   type: ImageType,
   names: Readonly<Record<string, string>>,
   on: UploadRequestEvents,
-  { path, headers, fields, fileField }: CheckedForm = ENVELOPE_FORM,
+  { path, headers, fields, fileField }: CheckedForm,
 ): UploadRequest {
   const boundary = `tollgate-${randomUUID()}`;
   req.headers = {
@@ -63,7 +61,7 @@ export function openUpload(
     accept: "application/json",
     "accept-encoding": "identity",
     ...names,
-    ...byName(target.ownHeaders ?? gatewayHeaders(target)),
+    ...byName(target.ownHeaders),
     ...byName(headers),
   };
   const form = createFormWriter();

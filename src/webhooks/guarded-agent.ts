@@ -1,6 +1,7 @@
 import { Resolver } from "node:dns/promises";
 import { isIP, type LookupFunction, type Socket } from "node:net";
 import { Agent, buildConnector, type Dispatcher, Pool, ProxyAgent } from "undici";
+import { skippingInterimAnswers } from "../upstream/interim-answers.ts";
 import { portOf } from "./address-guard.ts";
 import { type AddressPolicy, addressProblem } from "./public-address.ts";
 
@@ -38,12 +39,16 @@ export function guardedAgent(policy: EgressPolicy, network: Network = ownNetwork
     headersTimeout: timeoutMs,
     bodyTimeout: timeoutMs,
   };
-  if (proxyUrl === undefined) return new Agent({ ...options, connect: guardedConnector(policy, network) });
+  if (proxyUrl === undefined)
+    return new Agent({ ...options, connect: skippingInterimAnswers(guardedConnector(policy, network)) });
   return new ProxyAgent({
     ...options,
     uri: proxyUrl,
     connectTimeout: timeoutMs,
     clientFactory: (origin, client) => new Pool(origin, { ...client, headersTimeout: timeoutMs }),
+    // Through the tunnel, to the receiver.
+    factory: (origin, { connect, ...pool }: Pool.Options) =>
+      new Pool(origin, { ...pool, connect: skippingInterimAnswers(connect as buildConnector.connector) }),
     ...(network.ca !== undefined && { requestTls: { ca: network.ca } }),
   });
 }

@@ -35,6 +35,11 @@ interface Copy {
   credential: string;
   videoUrl(id: string): string;
   answer(asked: Asked): Answer;
+  /** Where a create says whom to call back, and what is sent there; undefined for a generator without callbacks. */
+  callback?: {
+    addressIn(path: string, body: Record<string, unknown>): unknown;
+    body(id: string): object;
+  };
 }
 
 const VIDEO = "https://cdn.example.com/v.mp4";
@@ -112,6 +117,10 @@ const COPIES: [string, Copy][] = [
       credential: "Key upstream-secret",
       videoUrl: () => VIDEO,
       answer: answerAsFal,
+      callback: {
+        addressIn: (path) => new URL(path, "https://queue.fal.run").searchParams.get("fal_webhook"),
+        body: (id) => ({ request_id: id, gateway_request_id: id, status: "OK", payload: {} }),
+      },
     },
   ],
   [
@@ -122,6 +131,10 @@ const COPIES: [string, Copy][] = [
       credential: "Bearer upstream-secret",
       videoUrl: () => VIDEO,
       answer: answerAsReplicate,
+      callback: {
+        addressIn: (_path, body) => body.webhook,
+        body: (id) => ({ id, status: "succeeded", output: VIDEO, error: null }),
+      },
     },
   ],
   [
@@ -141,19 +154,19 @@ const COPIES: [string, Copy][] = [
 ];
 
 /** A gateway in front of the copy. */
-async function givenCopy({ adapter, options, answer }: Copy) {
-  const requests: { method: string; path: string; headers: IncomingHttpHeaders }[] = [];
+async function givenCopy({ adapter, options, answer }: Copy, webhooks: object = {}) {
+  const requests: { method: string; path: string; headers: IncomingHttpHeaders; body: string }[] = [];
   const id = `r-${randomUUID()}`;
   let wish = "ok";
   const server = createServer((request, response) => {
     const { method = "", url: path = "", headers } = request;
     const pollsBefore = requests.filter((one) => one.method === "GET" && one.path === path).length;
-    requests.push({ method, path, headers });
     let body = "";
     request.on("data", (chunk) => {
       body += chunk;
     });
     request.on("end", () => {
+      requests.push({ method, path, headers, body });
       wish = /"prompt":"(\w+)"/.exec(body)?.[1] ?? wish;
       const said = answer({ method, path, wish, pollsBefore, id });
       response.writeHead(said.status ?? 200, { "content-type": "application/json", ...said.headers });
@@ -166,7 +179,7 @@ async function givenCopy({ adapter, options, answer }: Copy) {
   const dialect = { name, id: name, adapter: () => adapter as Adapter, options };
   const gateway = await givenGateway({
     upstreamUrl,
-    config: { upstream: { dialect } as object, tasks: { cacheMs: 0 } },
+    config: { upstream: { dialect } as object, tasks: { cacheMs: 0 }, webhooks },
   });
   onTestFinished(async () => {
     await gateway.stop();
@@ -176,6 +189,7 @@ async function givenCopy({ adapter, options, answer }: Copy) {
   const issued = await gateway.givenKey({ credits: 100 });
   const { key } = issued;
   return {
+    gateway,
     requests,
     generate: (prompt: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, body: { prompt } }),
     poll: (id: string) => gateway.request("GET", `/api/v1/tasks/${id}`, { key }),
@@ -212,5 +226,31 @@ test.each(COPIES)(
     expect(await generate("broke")).toMatchObject({ status: 502, body: { code: 502 } });
     expect(await credits()).toMatchObject({ balance: 100, totalUsed: 0, held: 0, active: 0 });
     expect(creates()).toBe(3);
+  },
+);
+
+const RELAY = {
+  publicUrl: "https://gateway.example",
+  secretKey: "a secret of the gateways, long enough",
+  relay: "all",
+};
+
+test.each(COPIES)(
+  "%s: the generator is given the relay's address if its callbacks are read",
+  async (_, copy) => {
+    const { adapter, callback } = copy;
+    const { gateway, generate, poll, credits, requests } = await givenCopy(copy, RELAY);
+    const id = (await generate("fail")).body.data.task_id;
+    const [{ path, body }] = requests as [(typeof requests)[number]];
+    const address = callback?.addressIn(path, JSON.parse(body));
+    expect(typeof address === "string").toBe((adapter as Adapter).callback !== undefined);
+    if (!callback) return;
+    expect(address).toMatch(/^https:\/\/gateway\.example\/callbacks\/[\w.-]+$/);
+    await poll(id);
+    const called = await gateway.request("POST", new URL(String(address)).pathname, {
+      body: callback.body(id),
+    });
+    expect(called.status).toBe(200);
+    expect(await credits()).toMatchObject({ balance: 100, active: 0 });
   },
 );

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { expectSound, readLedger, refunded } from "../support/audit.ts";
+import type { MadeTask } from "../support/callback-upstream.ts";
 import { expectStatus } from "../support/gateway.ts";
 import {
   CUSTOMER,
@@ -54,6 +55,15 @@ test("a callback settles a completed task without a poll of the customer or the 
   expect(stage.upstream.polls.slice(polls)).toEqual([task.taskId]);
   const shown = await stage.gateway.request("GET", `/api/v1/tasks/${body.data.task_id}`, { key: key.key });
   expect(shown.body.data).toMatchObject({ status: "completed" });
+});
+
+test("a callback about a task in a state that is not known is answered, and not asked for again", async () => {
+  const key = await stage.gateway.givenKey();
+  expectStatus(await storyboard(stage.gateway, key), 200);
+  const task = stage.latest();
+  task.status = "halted" as MadeTask["status"];
+  expectStatus(await callBack(stage.gateway, task), 200);
+  expect((await ledgerOf(key)).slots).toHaveLength(1);
 });
 
 test("a callback about a failed task refunds it, once however often it comes", async () => {

@@ -1,5 +1,6 @@
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { requestName } from "../../src/records/names.ts";
+import { ENVELOPE } from "../../src/upstream/adapters/envelope.ts";
 import { makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { generate, givenStage, type Stage, sent } from "../support/store-stage.ts";
@@ -20,8 +21,11 @@ afterAll(() => stage.stop());
 const reset = (key: Parameters<typeof generate>[1]) => generate(stage.gateway, key, "[sandbox: reset]");
 
 /** How long the hold of a request may stay without an answer, ms. */
-async function holdMsOf(accountId: string, requestId: string | null): Promise<number> {
-  const { client } = stage.redis;
+async function holdMsOf(
+  { redis: { client } }: Stage,
+  accountId: string,
+  requestId: string | null,
+): Promise<number> {
   const [name] = await client.keys(`tg:{p*}:request:${requestId}`);
   const partition = Number(/\{p(\d+)\}/.exec(name ?? "")?.[1]);
   const record = await readRequest(client, requestName(partition, requestId ?? ""));
@@ -31,13 +35,13 @@ async function holdMsOf(accountId: string, requestId: string | null): Promise<nu
 
 // Guarantee: a callback brings no video of a request whose credits were given back.
 describe("the hold of a storyboard with an unknown outcome", () => {
-  const storyboard = async (more: Record<string, unknown>) => {
-    const key = await stage.givenKey();
+  const storyboard = async (more: Record<string, unknown>, at = stage) => {
+    const key = await at.givenKey();
     const shots = [{ Scene: "[sandbox: reset] a lighthouse", duration: 10 }];
     const json = { nFrames: "10", shots, ...more };
-    const reply = await stage.gateway.request("POST", STORYBOARD, { key: key.key, body: json });
+    const reply = await at.gateway.request("POST", STORYBOARD, { key: key.key, body: json });
     expectStatus(reply, 502);
-    return holdMsOf(key.accountId, reply.headers.get("x-request-id"));
+    return holdMsOf(at, key.accountId, reply.headers.get("x-request-id"));
   };
 
   test("lasts as long as a task may run where it has a callBackUrl", async () => {
@@ -46,6 +50,19 @@ describe("the hold of a storyboard with an unknown outcome", () => {
 
   test("lasts as long as the exchange may take where it has none", async () => {
     for (const more of [{}, { callBackUrl: null }]) expect(await storyboard(more)).toBeLessThan(120_000);
+  });
+
+  test("lasts as long as the exchange may take where the relay has nobody who calls back", async () => {
+    const { callback: _, ...adapter } = ENVELOPE;
+    const dialect = { name: adapter.name, id: "silent", adapter: () => adapter, options: {} };
+    const webhooks = {
+      publicUrl: "https://gateway.example",
+      secretKey: "a secret of the gateways, long enough",
+    };
+    const silent = await givenStage({ config: { tasks: TASKS, webhooks, upstream: { dialect } } });
+    onTestFinished(() => silent.stop());
+    const callBackUrl = "https://customer.example/done";
+    expect(await storyboard({ callBackUrl }, silent)).toBeLessThan(120_000);
   });
 
   test("ends at once where the upstream refuses it", async () => {

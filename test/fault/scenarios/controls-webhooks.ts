@@ -259,9 +259,9 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/settlement/callback-tasks.ts",
-        from: 'return (await this.#observe(request, task, outcome)) ?? "unanswered";',
+        from: "const observed = await this.#observe(request, task, outcome);",
         to: `const said = outcome.outcome === "task" ? { ...outcome, status: "completed" as const } : outcome;
-    return (await this.#observe(request, task, said)) ?? "unanswered";`,
+    const observed = await this.#observe(request, task, said);`,
       },
     ],
     run: slotsBack,

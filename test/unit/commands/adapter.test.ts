@@ -36,6 +36,26 @@ test("a row has what the gateway makes of it: a fault fails, and a state that ma
   ]);
 });
 
+test("a row of an upload whose address the gateway cannot hand out fails", async () => {
+  const uploads = `upload: () => ({ path: "/files" }),
+  uploaded: ({ json }) => ({ outcome: "uploaded", url: json.url, expiresAt: undefined }),
+  created:`;
+  const row = (url: string) =>
+    `{ call: "uploaded", response: { body: { url: "${url}" } }, expect: { outcome: "uploaded" } },`;
+  const source = MODULE.replace("created:", uploads).replace(
+    "answers = [",
+    `answers = [${row("https://files.example.com/1.png")} ${row("http://files.example.com/1.png")}`,
+  );
+  const { code, stdout } = await runCommand(["adapter", "test", givenFiles({ "own.mjs": source })], {});
+  expect(code).toBe(1);
+  expect(stdout.split("\n").filter((line) => line.includes("] uploaded"))).toEqual([
+    'ok    answers[0] uploaded: {"outcome":"uploaded"}',
+    expect.stringMatching(
+      /^FAIL {2}answers\[1\] uploaded: adapter own: uploaded returned an upload without an https url; HTTP 200/,
+    ),
+  ]);
+});
+
 test.each([
   ["has no default export", MODULE.replace("export default", "const own ="), "own.mjs: has no adapter"],
   ["lacks a function", MODULE.replace("polled:", "polld:"), "own.mjs: must have a function polled"],

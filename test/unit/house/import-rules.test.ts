@@ -33,7 +33,7 @@ const MAY_IMPORT: Record<string, string[]> = {
   operations: ["domain", "telemetry", "records", "scripts", "redis", "durability"],
   ledger: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations"],
   archive: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations", "ledger"],
-  webhooks: ["domain", "telemetry", "records", "scripts", "redis", "durability", "operations"],
+  webhooks: ["domain", "telemetry", "upstream", "records", "scripts", "redis", "durability", "operations"],
   checks: [
     "domain",
     "telemetry",

@@ -2,6 +2,7 @@ import { createServer } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
+import type { TaskStatus } from "../../../src/domain/answers.ts";
 import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { upstreamTag } from "../../../src/upstream/task-route.ts";
@@ -39,7 +40,8 @@ function givenUpstreams(nowMs?: () => number) {
   const at = (port: number) =>
     upstreams.of(upstreamTag(`http://127.0.0.1:${port}`, "key"), present, SETTINGS);
   const of: typeof upstreams.of = (...args) => upstreams.of(...args);
-  return { of, at, close: upstreams.close, lines };
+  const using: typeof upstreams.using = (...args) => upstreams.using(...args);
+  return { of, using, at, close: upstreams.close, lines };
 }
 
 /** Answers nothing; counts the connections that are open. */
@@ -130,4 +132,31 @@ test("a former upstream with a private certificate is asked, and only with its a
   };
   expect(await ask(cert)).toEqual({ outcome: "gone" });
   expect(await ask(undefined)).toMatchObject({ outcome: "failed" });
+});
+
+// Guarantee: a change of address, certificates and words at run time leaves running tasks with what made them, or they would end as failed.
+test("a former upstream is asked with the authorities and the words that it had", async () => {
+  const { key, cert } = selfSignedCertificate();
+  const data = { task_id: "t", status: "ready", video_url: "https://videos.example/t.mp4" };
+  const server = createTlsServer({ key, cert }, (_req, res) =>
+    res.end(JSON.stringify({ code: 200, msg: "success", data })),
+  );
+  await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
+  ends.push(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  const { of, using } = givenUpstreams();
+  const url = `https://localhost:${(server.address() as AddressInfo).port}`;
+  using(url, { tlsCa: cert, statuses: { ready: "completed" } });
+  using(SETTINGS.url, {});
+  const ask = (statuses: Record<string, TaskStatus>) =>
+    of(upstreamTag(url, "key"), present, { ...SETTINGS, statuses }).poll("t", {
+      accountId: "a",
+      requestId: "r",
+    });
+  expect(await ask({})).toMatchObject({ outcome: "task", status: "completed" });
+  expect(await ask({ ready: "failed" }), "its own words count more").toMatchObject({ status: "completed" });
+  data.status = "halted";
+  expect(await ask({ halted: "failed" }), "a word that is added later").toMatchObject({ status: "failed" });
 });

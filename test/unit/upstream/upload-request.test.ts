@@ -10,11 +10,18 @@ function open(url: string) {
   const agent = new http.Agent({ keepAlive: true });
   onTestFinished(() => agent.destroy());
   const failures: string[] = [];
-  const target = { url: new URL(url), agent, apiKey: undefined, connectTimeoutMs: 2_000 };
+  const target = {
+    url: new URL(url),
+    agent,
+    apiKey: undefined,
+    ownHeaders: [],
+    connectTimeoutMs: 2_000,
+  };
+  const form = { path: "/api/v1/upload", headers: [], fields: [], fileField: "file" };
   const events = { answer: () => {}, failed: (detail: string) => void failures.push(detail) };
   const req = Object.assign(new http.IncomingMessage(new net.Socket()), { method: "POST" });
   const client = { req, res: new http.ServerResponse(req) };
-  return { upload: openUpload(client, target, "image/png", {}, events), failures };
+  return { upload: openUpload(client, target, "image/png", {}, events, form), failures };
 }
 
 /** Bytes whose memory is theirs alone. */

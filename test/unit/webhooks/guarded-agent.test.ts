@@ -231,6 +231,21 @@ test("through an egress proxy a message is delivered, in a tunnel or in plain", 
   expect(proxy.asked).toEqual([`CONNECT 127.0.0.1:${receiver.port}`, "POST http://127.0.0.1:7/a"]);
 });
 
+test("an unasked `100 Continue` through the tunnel of an egress proxy is skipped", async () => {
+  const ok = answered("200 OK");
+  const receiver = await givenReceiver(
+    (socket) => {
+      socket.write("HTTP/1.1 100 Continue\r\n\r\n");
+      ok(socket);
+    },
+    { scheme: "https" },
+  );
+  const proxy = await givenProxy(receiver.port);
+  const { own } = await givenNetwork({});
+  const sender = givenSender({ ...LOOPBACK, proxyUrl: proxy.url }, { ...own, ca: CERTIFICATE.cert });
+  expect(await sender.send(messageTo(receiver.url))).toMatchObject({ outcome: "delivered" });
+});
+
 test("a proxy that refuses, and one that is away, are failures in words", async () => {
   const proxy = await givenProxy(undefined);
   const send = (proxyUrl: string) =>

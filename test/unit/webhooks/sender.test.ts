@@ -102,6 +102,17 @@ test.each([
   await soon(() => expect(receiver.sockets.size).toBe(0));
 });
 
+test.each([
+  ["once", "HTTP/1.1 100 Continue\r\n\r\n"],
+  ["twice", "HTTP/1.1 100 Continue\r\n\r\n".repeat(2)],
+  ["after early hints", "HTTP/1.1 103 Early Hints\r\nLink: a\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n"],
+])("a receiver that says `100 Continue` %s, unasked, has got its message", async (_, interim) => {
+  const { result } = await resultOf(
+    (socket) => void socket.write(`${interim}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`),
+  );
+  expect(result).toEqual({ outcome: "delivered", status: 200, answer: "ok" });
+});
+
 test("of an endless answer 4 KiB are read, and the connection is closed", async () => {
   let written = 0;
   const flood = (socket: Socket): void => {
