@@ -13,7 +13,7 @@ export interface SentCharge {
   atMs: number;
   settleWithinMs?: number;
   untilMs?: number;
-  /** BIND has answered `uncollected`. Unknown after a restart. */
+  /** BIND has answered `uncollected`. */
   unpaid?: boolean;
   call: BindCall;
 }
