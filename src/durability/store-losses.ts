@@ -83,7 +83,7 @@ function createCompletion(
     const frozen = { nowMs: primary.nowMs, has: isFrozenOn(connection, primary) };
     const charges = [
       ...(await detector.missingCharges(view, storeId)),
-      // What a frozen partition lacks is not known. Sent once it is thawed, a repeat changes nothing.
+      // A frozen partition cannot be asked what it lacks. Its charges are sent once it is thawed; a repeat changes nothing.
       ...detector.recentCharges(frozen, storeId),
     ];
     for (let at = 0; at < charges.length; at += PORTION) {
