@@ -27,8 +27,8 @@ interface TaskStore {
 const NOTED_MS = 3_600_000;
 /** A gateway tries a waiting claim again, and notes it again, every second. */
 const UNCLAIMED_MS = 60_000;
-/** Longer than any task and its record live: a claim whose owner was lost expires. */
-const CLAIM_MS = 500 * 86_400_000;
+/** Longer than any task and its record live (60 and twice 366 days): a claim whose owner was lost expires. */
+const CLAIM_MS = 800 * 86_400_000;
 
 /** The claim's primary is unavailable or refuses it, or its slot moves. Nothing was charged, and the account's primary has not failed. */
 export class ClaimError extends Error {

@@ -174,7 +174,7 @@ const NOT_CHARGED_AGAIN =
 
 /** Notes what the store has answered, to this gateway or to one that ended. @param confirmed keeps charges that the store may lose */
 function createSettlementResults(
-  { metrics, confirms }: Connection,
+  { metrics }: Connection,
   confirmed: (charge: Charge, outcome: Binding) => void,
   log: Logger,
 ) {
@@ -182,7 +182,7 @@ function createSettlementResults(
 
   /** Was answered before, and sent again because a primary changed or its gateway ended. */
   function replayed(charge: Charge, outcome: Binding): void {
-    if (!confirms || (charge.unpaid && outcome === "uncollected")) return;
+    if (charge.unpaid && outcome === "uncollected") return;
     metrics.replayedCharges.inc({ outcome });
     if (outcome !== "bound" && outcome !== "late")
       log.error({ ...fieldsOf(charge), outcome }, NOT_CHARGED_AGAIN);
@@ -190,13 +190,13 @@ function createSettlementResults(
 
   return {
     charged(charge: Charge, outcome: Binding): void {
-      confirmed(charge, outcome);
-      if (charge.replay) {
-        replayed(charge, outcome);
-        return;
+      if (charge.replay) replayed(charge, outcome);
+      else {
+        counts.charged(charge, outcome);
+        if (outcome === "forgotten") log.error(fieldsOf(charge), FORGOTTEN);
       }
-      counts.charged(charge, outcome);
-      if (outcome === "forgotten") log.error(fieldsOf(charge), FORGOTTEN);
+      // Last: it marks what was uncollected, of which a repeat says nothing new.
+      confirmed(charge, outcome);
     },
     voided: counts.voided,
   };

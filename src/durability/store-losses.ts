@@ -80,7 +80,12 @@ function createCompletion(
 
   async function replay(primary: Primary, view: PrimaryView, storeId: string): Promise<void> {
     await outbox.flush(targetOf(primary));
-    const charges = await detector.missingCharges(view, storeId);
+    const frozen = { nowMs: primary.nowMs, has: isFrozenOn(connection, primary) };
+    const charges = [
+      ...(await detector.missingCharges(view, storeId)),
+      // A frozen partition cannot be asked what it lacks. Its charges are sent once it is thawed; a repeat changes nothing.
+      ...detector.recentCharges(frozen, storeId),
+    ];
     for (let at = 0; at < charges.length; at += PORTION) {
       await detector.sendAgain(charges.slice(at, at + PORTION));
       await outbox.flush(targetOf(primary));
@@ -125,16 +130,22 @@ function readRegularly(
   return forEachPrimary(connection.primaries, read, { away: terms.unused });
 }
 
+/** True for names of this primary whose partition is frozen or on its way to another. */
+const isFrozenOn =
+  (connection: Connection, primary: Primary) =>
+  (name: string): boolean =>
+    connection.ofName(name) === primary && connection.isFrozen(partitionOfName(name) ?? Number.NaN);
+
 function viewOf(connection: Connection, primary: Primary): PrimaryView {
   const { redis, within, nowMs, confirmation } = primary;
+  const isFrozen = isFrozenOn(connection, primary);
   /** Another run of the primary would confirm what it has never had. */
   const runId = confirmation?.runId();
   return {
     redis,
     within,
     nowMs,
-    has: (name) =>
-      connection.ofName(name) === primary && !connection.isFrozen(partitionOfName(name) ?? Number.NaN),
+    has: (name) => connection.ofName(name) === primary && !isFrozen(name),
     confirmed:
       confirmation &&
       (async () =>

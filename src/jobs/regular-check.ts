@@ -15,11 +15,15 @@ import type { Metrics } from "../telemetry/metrics.ts";
 
 const LOGGED_MAX = 20;
 const LOOK_EVERY_MS = 10_000;
-/** Later than the start, when code is not compiled and caches are empty. */
-const FIRST_LOOK = 1 / 12;
-const FIRST_LOOK_MAX_MS = 3_600_000;
+/** Of the interval: from the start, when code is not compiled and caches are empty, to the first look, and from a check that failed to the next. */
+const SOON_SHARE = 1 / 12;
+const SOON_MAX_MS = 3_600_000;
+
+const soonMs = (intervalMs: number): number =>
+  Math.min(SOON_MAX_MS, Math.max(LOOK_EVERY_MS, SOON_SHARE * intervalMs));
 
 interface CheckOptions {
+  /** True for one gateway at a time. A turn that is running becomes no longer than `intervalMs`. */
   turn(intervalMs: number): Promise<boolean>;
   verify(signal: AbortSignal): Promise<Verification>;
   verifyArchive?: ((signal: AbortSignal) => Promise<ArchiveVerification>) | undefined;
@@ -38,8 +42,10 @@ export function createLedgerCheck(options: CheckOptions) {
     const intervalMs = options.intervalMs();
     metrics.ledgerCheckInterval.set(intervalMs / 1000);
     if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
-    const result = await options.verify(signal).catch((error: unknown) => {
+    const result = await options.verify(signal).catch(async (error: unknown) => {
       if (!signal.aborted) metrics.ledgerCheckFailures.inc();
+      // Shortens the turn that is running.
+      await options.turn(soonMs(intervalMs)).catch(() => undefined);
       throw error;
     });
     const { accounts, entries, credits, unread } = result;
@@ -61,7 +67,7 @@ export function createLedgerCheck(options: CheckOptions) {
     pauseMs: () => LOOK_EVERY_MS,
     failed(error) {
       if (signal.aborted) return;
-      // The breaker reports an unavailable store; the next attempt follows soon.
+      // The breaker reports an unavailable store.
       const isAway = error instanceof GatewayError && error.refusal.name === "store_unavailable";
       if (isAway) log.debug("the ledger is not verified while the store is away");
       else log.warn({ err: error }, "the ledger could not be verified");
@@ -71,7 +77,7 @@ export function createLedgerCheck(options: CheckOptions) {
     start(): void {
       // Until the first look, 0 would say that checks are off.
       metrics.ledgerCheckInterval.set(options.intervalMs() / 1000);
-      start(Math.min(FIRST_LOOK_MAX_MS, Math.max(LOOK_EVERY_MS, FIRST_LOOK * options.intervalMs())));
+      start(soonMs(options.intervalMs()));
     },
     check,
     stop,

@@ -27,7 +27,7 @@ import { everythingOn } from "../../src/redis/topology/primary-map.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
-import { accountIn } from "../support/account-money.ts";
+import { accountIn, addMoney } from "../support/account-money.ts";
 import { ENDPOINT, newTask, openStore, randomId, TIERS, taskOf, times } from "../support/store.ts";
 import { givenPair, givenRedis, type Pair, type TestRedis } from "../support/store-stage.ts";
 import { readRequest } from "../support/stored-requests.ts";
@@ -207,6 +207,26 @@ test("charges that a changed primary lacks are made again before it is used, whe
   // The ledger is looked at again, and its new end is one that replicas do not have.
   await gateway.bind(await gateway.admitted(key));
   expect(gateway.isUsable()).toBe(true);
+});
+
+// Guarantee: whoever runs the gateway is told of each answered charge that nobody can make again.
+test("a charge that a changed primary lacks, and whose credits are gone there, is named in the log and counted", async () => {
+  const gateway = await givenStore();
+  const key = await givenKey();
+  await cutLagging();
+  const lost = await gateway.admitted(key);
+  await gateway.bind(lost);
+  await loseBoth();
+  const { account } = accountNames(partitionOf(key.accountId, 64), key.accountId);
+  await addMoney(lagging.client, account, "balance", -CREDITS);
+  gateway.moveTo(lagging);
+  await gateway.connection.of(0).breaker.closed();
+  expect(await readRequest(lagging.client, requestName(lost.key.partition, lost.requestId))).toMatchObject({
+    state: "bound",
+    uncollected: "1",
+  });
+  await gateway.logged("a primary has lost an answered charge");
+  expect(await gateway.replayed("uncollected")).toBe(1);
 });
 
 // Guarantee: as above, also on a machine whose clock is not that of Redis.

@@ -114,6 +114,32 @@ test("a charge that the store had confirmed before it lost it is not counted aga
   await Promise.all([gateway, owed].map((connection) => connection.close()));
 });
 
+// Guarantee: an answered charge that Redis has lost and that cannot be made again is told, also without replicas.
+test("a charge that Redis has lost and that the balance does not cover any more is named in the log and counted", async () => {
+  const owed = await openConnection();
+  const stage = createStage(owed, { clock: "redis" });
+  const key = await stage.givenKey({ credits: 10 });
+  const [lost, next] = [stage.request(key), stage.request(key)];
+  await stage.admit(lost);
+  const { deferred } = await stage.unsent(() => stage.bind(lost));
+  await stage.void(lost, "refused");
+  await stage.givenTask(next);
+  const line = lineOf({ ...deferred!, storeId: owed.known.facts?.id, replay: true });
+  await writeFile(join(folder, `${hostname()}.closed.0123abcd.ndjson`), line);
+  const logs: string[] = [];
+  const gateway = await givenConnection(inject("redisUrl"), logs);
+  expect(await stage.credits(key)).toMatchObject({ balance: 0, totalUsed: 10 });
+  const said = logs.find((text) => text.includes("a primary has lost an answered charge"));
+  expect(JSON.parse(said ?? "{}")).toMatchObject({
+    request_id: lost.requestId,
+    outcome: "uncollected",
+    price: 10,
+  });
+  const { values } = await gateway.connection.metrics.replayedCharges.get();
+  expect(values.find(({ labels }) => labels.outcome === "uncollected")?.value).toBe(1);
+  await Promise.all([gateway, owed].map((connection) => connection.close()));
+});
+
 // Guarantee: a charge whose record was collected while Redis's clock was ahead is not made again, and somebody is told.
 test("a journal charges no request again that Redis has forgotten", async () => {
   const owed = await openConnection();

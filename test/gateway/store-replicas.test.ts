@@ -201,6 +201,46 @@ test("what a primary has answered before it started anew is sent again before a 
   expect(await stateAt(pair.replica, generation)).toBe("bound");
 });
 
+// Guarantee: a partition that is frozen while its primary changes loses no charge that replicas had confirmed.
+test("an answered charge of a partition that is frozen during a failover is made again once it is thawed", async () => {
+  let isFrozen = false;
+  let released = (): void => undefined;
+  const create: typeof connections.createConnection = (options) => {
+    const connection = connections.createConnection(options);
+    return {
+      ...connection,
+      isFrozen: () => isFrozen,
+      attach(hooks) {
+        ({ released } = hooks);
+        connection.attach(hooks);
+      },
+    };
+  };
+  const gateway = await givenStore(pair.primary.url, { create });
+  await connected(gateway);
+  const generation = await gateway.admitted();
+  const { client } = pair.primary;
+  const names = await client.keys("tg:{p*");
+  const before = await Promise.all(names.map((name) => client.dumpBuffer(name)));
+  expect(await gateway.bind(generation)).toBe("bound");
+  expect(journaledIds()).toEqual([]);
+  // As a replica that lacks the charge and takes over.
+  isFrozen = true;
+  await client.del(...(await client.keys("tg:{p*")));
+  for (const [at, name] of names.entries()) await client.restore(name, 0, before[at]!);
+  await pair.primary.kill();
+  await until(() => gateway.primary.breaker.isOpen, "the outage to be noticed");
+  await pair.primary.startAgain();
+  await gateway.primary.breaker.closed();
+  expect(await stateAt(pair.primary, generation)).toBe("held");
+  isFrozen = false;
+  released();
+  await until(
+    async () => (await stateAt(pair.primary, generation)) === "bound",
+    "the charge to be made again",
+  );
+});
+
 test("a gateway with store.confirm_replicas answers a customer from the journal while the replica hangs", async () => {
   const store = { journal: folder, confirm: { replicas: 1, timeoutMs: CONFIRM_TIMEOUT_MS } } as const;
   const gateway = await givenGateway({ redisUrl: pair.primary.url, config: { store } });

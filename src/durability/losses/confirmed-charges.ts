@@ -13,7 +13,7 @@ export interface SentCharge {
   atMs: number;
   settleWithinMs?: number;
   untilMs?: number;
-  /** BIND has answered `uncollected`. Unknown after a restart. */
+  /** BIND has answered `uncollected`. */
   unpaid?: boolean;
   call: BindCall;
 }
@@ -31,7 +31,17 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       .filter(({ answeredMs }) => answeredMs >= latestMs - KEPT_MS)
       .map((place) => place.charge());
 
+  /** Charges in ledgers that the view has, and that may still be sent. */
+  const recentOn = ({ has, nowMs }: Pick<PrimaryView, "has" | "nowMs">, storeId: string): SentCharge[] => {
+    const now = nowMs();
+    return kept().filter(
+      ({ storeId: id, call, atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) =>
+        id === storeId && now < untilMs && has(partitionNames(call.key.partition).ledger),
+    );
+  };
+
   return {
+    recentOn,
     add(charge: SentCharge, outcome: Binding): void {
       if (outcome === "conflict" || outcome === "forgotten" || charge.storeId === undefined) return;
       if (outcome === "uncollected") charge.unpaid = true;
@@ -41,12 +51,9 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       else places.push(new Place(charge, latestMs));
       next = next + 1 === max ? 0 : next + 1;
     },
-    async missingOn({ redis, has, within, nowMs }: PrimaryView, storeId: string): Promise<SentCharge[]> {
-      const now = nowMs();
-      const own = kept().filter(
-        ({ storeId: id, call, atMs, settleWithinMs = 0, untilMs = atMs + settleWithinMs }) =>
-          id === storeId && now < untilMs && has(partitionNames(call.key.partition).ledger),
-      );
+    async missingOn(view: PrimaryView, storeId: string): Promise<SentCharge[]> {
+      const { redis, within } = view;
+      const own = recentOn(view, storeId);
       const missing: SentCharge[] = [];
       for (let at = 0; at < own.length; at += READ_BATCH) {
         const batch = own.slice(at, at + READ_BATCH);

@@ -114,6 +114,8 @@ export class LastConfirmedFile {
   readonly #terms: Terms;
   readonly #own = newFileName(SUFFIX);
   #hasChanged = false;
+  /** Since it was last written: it is tried each second, and said once. */
+  #hasFailed = false;
   #saving: Promise<void> = Promise.resolve();
   #merged: Map<string, number>;
 
@@ -181,7 +183,9 @@ export class LastConfirmedFile {
       .then(() => this.#write(folder))
       .catch((error: unknown) => {
         this.#hasChanged = true;
-        this.#log.error({ err: error, folder }, "the last confirmed ledger entries cannot be written");
+        if (!this.#hasFailed)
+          this.#log.error({ err: error, folder }, "the last confirmed ledger entries cannot be written");
+        this.#hasFailed = true;
       });
     return this.#saving;
   };
@@ -200,6 +204,7 @@ export class LastConfirmedFile {
     const path = join(into, this.#own);
     await writeFile(`${path}.tmp`, JSON.stringify(content), { mode: 0o600, flush: true });
     await rename(`${path}.tmp`, path);
+    this.#hasFailed = false;
     this.#removeMerged(into);
   }
 

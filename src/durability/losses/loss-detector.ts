@@ -64,6 +64,7 @@ export function createLossDetector(options: LossOptions) {
   return {
     charged: charges.add,
     missingCharges: charges.missingOn,
+    recentCharges: charges.recentOn,
     sendAgain: charges.sendAgain,
     forgetSentAgain: charges.forgetSentAgain,
     /** @param replay sends missing charges again, after a failover @throws Error while something is missing that nobody has accepted */

@@ -118,12 +118,11 @@ export class JournalFile {
 
 /** @throws Error also for a file that would become too large to be read */
 async function appendTo(file: FileHandle, text: string): Promise<void> {
-  if ((await file.stat()).size + Buffer.byteLength(text) > FILE_BYTES_MAX) throw tooLarge();
+  if ((await file.stat()).size + Buffer.byteLength(text) > FILE_BYTES_MAX)
+    throw new Error("the journal file is full");
   await file.appendFile(text);
   await file.datasync();
 }
-
-const tooLarge = (): Error => Object.assign(new Error("the journal file is full"), { code: "EFBIG" });
 
 /** An open file under a name of its own, which other gateways leave alone. */
 function createOwnFile(folder: string) {

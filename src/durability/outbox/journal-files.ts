@@ -14,11 +14,14 @@ const isOurs = (name: string): boolean => name.endsWith(SUFFIX) && isStem(stemOf
 
 /**
  * Takes over the files of ended gateways. One that cannot be taken over is logged once, and tried again at the next look.
- * @returns looks once; `keep` resolves once a file's settlements are on disk @throws when the folder cannot be read
+ * @returns looks once; `keep` resolves once a file's settlements are on disk, `isAgain` if it failed at an earlier look
+ * @throws when the folder cannot be read
  */
 export function createTakeOver(folder: string, log: Logger) {
   /** Why a file was left alone at the last look. */
   const leftAlone = new Map<string, string>();
+  /** Files whose settlements `keep` got, and did not keep. */
+  const unkept = new Set<string>();
 
   function complain(name: string, error: NodeJS.ErrnoException): void {
     const why = error.code ?? error.message;
@@ -44,10 +47,14 @@ export function createTakeOver(folder: string, log: Logger) {
     const other = settlements.find(({ storeId }) => storeId !== undefined && storeId !== store);
     // A line that was written before the store was known names none; once taken over, it does.
     if (!other)
-      return adopt(folder, stemOf(name), (claimed) => {
+      return adopt(folder, stemOf(name), async (claimed) => {
         // Tens of thousands of lines are not parsed twice.
         const all = lstatSync(claimed).size === size ? settlements : readJournalFile(claimed).settlements;
-        return keep(all.map((each) => ({ ...each, storeId: store })));
+        const named = all.map((each) => ({ ...each, storeId: store }));
+        const isAgain = unkept.has(name);
+        unkept.add(name);
+        await keep(named, isAgain);
+        unkept.delete(name);
       });
     leftAlone.set(name, notOf(store));
     log.warn({ file: name, store: other.storeId, own_store: store }, OF_ANOTHER_STORE);
@@ -56,7 +63,8 @@ export function createTakeOver(folder: string, log: Logger) {
   return async (store: string, keep: Keep): Promise<void> => {
     const names = new Set(readdirSync(folder));
     removeLocks(folder, names, SUFFIX);
-    for (const name of leftAlone.keys()) if (!names.has(name)) leftAlone.delete(name);
+    for (const known of [leftAlone, unkept])
+      for (const name of known.keys()) if (!names.has(name)) known.delete(name);
     for (const name of names) {
       const path = join(folder, name);
       // A file of another store never becomes one of this store: it has one writer and one store. It is not read again.
@@ -80,7 +88,7 @@ export function chargesWaitingIn(folder: string): Charge[] {
 
 const notOf = (store: string): string => `not of ${store}`;
 
-type Keep = (settlements: readonly Settlement[]) => Promise<void>;
+type Keep = (settlements: readonly Settlement[], isAgain: boolean) => Promise<void>;
 
 const OF_ANOTHER_STORE =
   "a journal file is of another store and is left alone; start a gateway with the REDIS_URL of that store on this " +

@@ -48,6 +48,7 @@ const lineWith = <const Script extends string, Call extends Type.TSchema>(script
     atMs: ms,
     untilMs: optional.ms,
     replay: optional.flag,
+    unpaid: optional.flag,
     acknowledged: optional.flag,
     call,
   });
@@ -57,10 +58,11 @@ const lineSchema = Type.Union([lineWith("bind", bindCall), lineWith("void", void
 const LINE = Compile(lineSchema);
 
 export function lineOf({ script, storeId, call, ...settlement }: Settlement): string {
-  const { atMs, untilMs, replay, acknowledged } = settlement;
+  const { atMs, untilMs, replay, unpaid, acknowledged } = settlement;
   const { keyId, accountId, partition } = call.key;
   const inFile = { ...call, key: { keyId, accountId, partition }, tiers: undefined };
-  const line = { format: FORMAT, store: storeId, atMs, untilMs, replay, acknowledged, script, call: inFile };
+  const states = { replay, unpaid, acknowledged };
+  const line = { format: FORMAT, store: storeId, atMs, untilMs, ...states, script, call: inFile };
   return `${JSON.stringify(line)}\n`;
 }
 
@@ -112,8 +114,12 @@ function settlementOf({
   ...line
 }: Type.Static<typeof lineSchema>): Settlement {
   const { keyId, accountId, partition } = call.key;
-  const { replay = false, acknowledged = false } = line;
-  const states = { ...(replay && { replay }), ...(acknowledged && { acknowledged }) };
+  const { replay = false, unpaid = false, acknowledged = false } = line;
+  const states = {
+    ...(replay && { replay }),
+    ...(unpaid && { unpaid }),
+    ...(acknowledged && { acknowledged }),
+  };
   const fixed = { ...(untilMs !== undefined && { untilMs }), ...states };
   const key = keyRef(keyId, accountId, partition);
   return { script, storeId: store, atMs, ...fixed, call: { ...call, key } } as Settlement;

@@ -142,7 +142,13 @@ class FolderJournal implements Journal {
   /** Takes over the files of ended gateways that are of this store. */
   async #takeOver(owner: JournalOwner): Promise<void> {
     if (this.#store === undefined) return;
-    await this.#parts.takeFiles(this.#store, async (settlements) => {
+    await this.#parts.takeFiles(this.#store, async (settlements, isAgain) => {
+      if (isAgain) {
+        const waiting = new Set([...owner.waiting()].map(({ call }) => call.requestId));
+        const left = settlements.filter(({ call }) => waiting.has(call.requestId));
+        await Promise.all(left.map(this.append));
+        return;
+      }
       const kept = Promise.all(settlements.map(this.append));
       // At once: an outbox that is found empty meanwhile would clear the journal of these lines.
       if (settlements.length > 0) owner.take(settlements);

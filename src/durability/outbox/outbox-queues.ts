@@ -13,7 +13,7 @@ interface Waiting {
   untilMs?: number;
   /** The store has answered it before, so its outcome is in the metrics already. Sent again, it counts as a replay. */
   replay?: boolean;
-  /** BIND has answered `uncollected`, and a repeat will answer the same. Not written to the journal. */
+  /** BIND has answered `uncollected`, and a repeat will answer the same. */
   unpaid?: boolean;
   /** The store has answered it. It is kept until a replica has it, too, and sent again to a primary that may lack it. */
   acknowledged?: boolean;

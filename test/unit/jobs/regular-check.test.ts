@@ -106,6 +106,13 @@ test("a check that cannot be finished is counted, and changes nothing else", asy
   expect([await violations(), published.length]).toEqual([0, 0]);
 });
 
+// Guarantee: a store that is away for a moment, or a gateway that stops, puts no check off by a whole interval.
+test("a check that cannot be finished is tried again after a twelfth of the interval", async () => {
+  const { check, asked } = givenCheck(undefined, 3_600_000, "no such store");
+  await expect(check()).rejects.toThrow("no such store");
+  expect(asked).toEqual([3_600_000, 300_000]);
+});
+
 const right: Verification = { ok: true, accounts: 2, entries: 9, credits, violations: [] };
 
 test("what is wrong with the archive is counted, logged and published along with the ledger", async () => {

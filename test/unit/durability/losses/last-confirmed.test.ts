@@ -41,3 +41,19 @@ test("only files of silent processes that were read, and have not changed since,
   expect(left).not.toContain("ended");
   expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("8-0");
 });
+
+test("a folder that cannot be written is said once, and what came meanwhile is written once it can be", async () => {
+  const lines: string[] = [];
+  const log = createLogger("info", { write: (line) => void lines.push(line) });
+  const file = new LastConfirmedFile(folder, log);
+  await rm(folder, { recursive: true });
+  await writeFile(folder, "in its place");
+  for (let at = 1; at <= 3; at++) {
+    file.keep("store", LEDGER, entryOf(`${at}-0`));
+    await file.save();
+  }
+  expect(lines.filter((line) => line.includes("cannot be written"))).toHaveLength(1);
+  await rm(folder);
+  await file.save();
+  expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("3-0");
+});

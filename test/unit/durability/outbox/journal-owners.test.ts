@@ -234,5 +234,5 @@ test("a file does not become larger than what is read, which is said", async () 
   await journal.append(settlement("r1"));
   truncateSync(join(folder, named(folder, ".ndjson")[0]!), FILE_BYTES_MAX);
   await expect(journal.append(settlement("r2"))).rejects.toThrow("full");
-  expect(lines.join("")).toContain("the journal cannot be kept");
+  expect(lines.join("")).toContain("the journal cannot be kept: the journal file is full");
 });

@@ -1,4 +1,5 @@
 import { openJournal } from "../../../../src/durability/outbox/journal.ts";
+import type { Settlement } from "../../../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../../../src/records/names.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";
 
@@ -10,16 +11,13 @@ const journal = await openJournal(folder, log, {
   signOfLifeMs: 50,
   changed: (usable) => say(String(usable)),
 });
-const taken = new Set<string>();
+const waiting: Settlement[] = [];
 await journal.attach(storeId);
 await journal.watch({
-  waiting: () => [],
+  waiting: () => waiting,
   take(settlements) {
-    for (const { call } of settlements) {
-      const { requestId } = call;
-      if (!taken.has(requestId)) say(`taken ${requestId}`);
-      taken.add(requestId);
-    }
+    for (const { call } of settlements) say(`taken ${call.requestId}`);
+    waiting.push(...settlements);
   },
 });
 if (kept !== undefined) {

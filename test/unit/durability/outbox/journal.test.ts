@@ -79,9 +79,13 @@ const OURS = "store-1";
 /** The requests whose settlements a journal hands over at once; those of later looks follow. */
 async function adopted(journal: Journal, store = OURS): Promise<string[]> {
   const found: string[] = [];
-  const take = (taken: readonly Settlement[]) => found.push(...taken.map(({ call }) => call.requestId));
+  const waiting: Settlement[] = [];
+  function take(taken: readonly Settlement[]): void {
+    waiting.push(...taken);
+    found.push(...taken.map(({ call }) => call.requestId));
+  }
   await journal.attach(store);
-  await journal.watch({ waiting: () => [], take });
+  await journal.watch({ waiting: () => waiting, take });
   return found;
 }
 
@@ -317,10 +321,41 @@ describe("the journal", () => {
     expect(await adopted(journal)).toEqual(expect.arrayContaining(["r1", "r2", "r3"]));
     // All of it is in the journal's own file in the end.
     await soon(() => expect(journalsIn(folder)).toHaveLength(2));
-    expect(textIn(folder).match(/"requestId":"r\d"/g)).toHaveLength(3);
+    expect(new Set(textIn(folder).match(/"requestId":"r\d"/g)).size).toBe(3);
     await handle.close();
     await journal.close();
     vi.restoreAllMocks();
+  });
+
+  // Guarantee: a full disk beside what an ended gateway left trips no primary again and again, and counts no charge twice.
+  test("hands over once what a full disk does not take, and removes the file once all that waits is on disk", async () => {
+    const folder = givenFolder();
+    leave(folder, line("r1", OURS) + line("r2", OURS));
+    const handle = await open(join(givenFolder(), "any"), "w");
+    onTestFinished(() => handle.close());
+    const full = Object.assign(new Error("no space left on device"), { code: "ENOSPC" });
+    const append = vi.spyOn(Object.getPrototypeOf(handle), "appendFile").mockRejectedValue(full);
+    onTestFinished(() => append.mockRestore());
+    const journal = await openJournal(folder, givenLog().log, { signOfLifeMs: 5 });
+    await journal.attach(OURS);
+    const taken: Settlement[] = [];
+    let waiting: Settlement[] = [];
+    await journal.watch({
+      waiting: () => waiting,
+      take(settlements) {
+        taken.push(...settlements);
+        waiting = [...settlements];
+      },
+    });
+    const failures = append.mock.calls.length;
+    await soon(() => expect(append.mock.calls.length).toBeGreaterThan(failures + 3));
+    // One of the two is settled while the disk is full.
+    waiting = waiting.slice(1);
+    append.mockRestore();
+    await soon(() => expect(journalsIn(folder)).toHaveLength(1));
+    expect(taken.map(({ call }) => call.requestId)).toEqual(["r1", "r2"]);
+    expect(new Set(textIn(folder).match(/"requestId":"r\d"/g))).toEqual(new Set(['"requestId":"r2"']));
+    await journal.close();
   });
 
   test("keeps what it has just taken over when an outbox that was empty clears it in the same moment", async () => {

@@ -131,11 +131,12 @@ test("the newest 50,000 are kept, in memory and in a file of at most 100,000 lin
 });
 
 test("the line of an answered charge says so", () => {
-  const line = lineOf({ ...chargeOf("r1"), replay: true, acknowledged: true });
-  expect(JSON.parse(line)).toMatchObject({ format: 1, script: "bind", replay: true, acknowledged: true });
+  const states = { replay: true, unpaid: true, acknowledged: true };
+  const line = lineOf({ ...chargeOf("r1"), ...states });
+  expect(JSON.parse(line)).toMatchObject({ format: 1, script: "bind", ...states });
   const path = join(mkdtempSync(join(tmpdir(), "tollgate-lines-")), "lines");
   writeFileSync(path, line + lineOf(chargeOf("r2")));
   const [answered, waiting] = readJournalFile(path).settlements;
-  expect(answered).toMatchObject({ replay: true, acknowledged: true, call: { requestId: "r1" } });
+  expect(answered).toMatchObject({ ...states, call: { requestId: "r1" } });
   expect(waiting?.acknowledged).toBeUndefined();
 });
