@@ -288,6 +288,7 @@ function createStoreHooks(
   };
   const frozen = new FrozenPartitions({
     isClustered: () => facts.known.facts?.cluster ?? false,
+    partitions: () => facts.known.facts?.partitions ?? 0,
     list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
     findPrimaries: whole.findPrimaries,
     released: () => attached()?.released(),
@@ -320,7 +321,7 @@ function createStoreHooks(
         await attached()?.beforeUse(primary);
       } catch (error) {
         // The next probe reads the other partitions.
-        frozen.refusesRead(error, facts.known.facts?.partitions ?? 0);
+        frozen.refusesRead(error);
         throw error;
       }
     },
