@@ -2,7 +2,6 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { META } from "../../src/records/names.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createClient } from "../support/client.ts";
 import { createStage, openConnection, openStore, type Stage, type TestConnection } from "../support/store.ts";
@@ -73,7 +72,7 @@ test("a Redis that takes no more connections is no outage, in another database n
     await client.config("SET", "maxclients", "1");
     await client.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     await until(() => connection.breaker.isOpen);
-    expect(await connection.ofName(META).outage()).toBeUndefined();
+    expect(await connection.outage()).toBeUndefined();
     await client.config("SET", "maxclients", "100");
     client.disconnect();
     await connection.usable();
