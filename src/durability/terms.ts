@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { hostText, parseRedisAddress, type RedisHost } from "../domain/redis-address.ts";
 import { META, termName } from "../records/names.ts";
-import { onOwnConnection, type RedisEndpoint, selectDatabase } from "../redis/client.ts";
+import { onOwnConnection, type RedisEndpoint } from "../redis/client.ts";
 import type { Connection } from "../redis/connection.ts";
 import { Deadlines } from "../redis/deadlines.ts";
 import type { Primary } from "../redis/primary.ts";
@@ -189,10 +189,7 @@ const isStillPrimary = (endpoint: RedisEndpoint, { at, replid }: Term): Promise<
   dial(endpoint, at, async (redis) => (await primaryRunOf(redis))?.replid === replid).catch(() => false);
 
 const dial = <T>(endpoint: RedisEndpoint, at: RedisHost, work: (redis: Redis) => Promise<T>): Promise<T> =>
-  onOwnConnection({ ...endpoint, at }, { connecting: DIAL_LIMIT, command: DIAL_LIMIT }, async (redis) => {
-    await selectDatabase(redis);
-    return work(redis);
-  });
+  onOwnConnection({ ...endpoint, at }, { connecting: DIAL_LIMIT, command: DIAL_LIMIT }, work);
 
 const leftText = ({ term, replid, at }: Term): string => `${term} ${replid} ${hostText(at)}`;
 

@@ -4,6 +4,9 @@ import type { Deadlines } from "./deadlines.ts";
 import { isReply } from "./script-errors.ts";
 import { readInfo } from "./server-info.ts";
 
+/** Where the copy does not fit on the disk, each try may stop Redis's writes for a moment. */
+const AGAIN_AFTER_MS = 3_600_000;
+
 /**
  * Rewrites the append-only file after each start of Redis: power loss cuts it within a script, and the start after next plays that half
  * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0043.
@@ -15,19 +18,21 @@ export function createRewriteAfterStart(parts: {
   name: string | undefined;
 }): () => Promise<void> {
   const { redis, within, log, name } = parts;
-  let isRefused = false;
+  /** The latest run of Redis that was asked for it. */
+  let asked = { run: "", atMs: Number.NEGATIVE_INFINITY };
 
   return async () => {
     if (!isDue(await within(redis.info("persistence")))) return;
+    const run = readInfo(await within(redis.info("server"))).get("run_id") ?? "";
+    if (asked.run === run && performance.now() - asked.atMs < AGAIN_AFTER_MS) return;
     try {
       await within(redis.bgrewriteaof());
-      isRefused = false;
     } catch (error) {
       if (!isReply(error)) throw error;
-      if (isRefused || error.message.includes("already in progress")) return;
-      isRefused = true;
-      log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);
+      if (!error.message.includes("already in progress"))
+        log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);
     }
+    asked = { run, atMs: performance.now() };
   };
 }
 

@@ -35,7 +35,7 @@ interface CallOptions {
   form: Readonly<ScriptForm>;
   /** The primary that has a name now. Asks for the placement first, if this one should have it. */
   ownerNow(name: string): Promise<Sender>;
-  frozen: Pick<FrozenPartitions, "isEmpty" | "has" | "hasName" | "refuses">;
+  frozen: Pick<FrozenPartitions, "isEmpty" | "has" | "hasName" | "refuses" | "refusesRead">;
   log: Logger;
   metrics: Metrics;
 }
@@ -195,7 +195,11 @@ function createCallErrors(options: CallOptions) {
     // The primary is usable; who has its other partitions goes on.
     if (hasMoved(error)) return unavailable("moved", error);
     if (item && options.frozen.refuses(item.keys[0]!, error)) return frozen(error);
-    if (isMoving(error)) return unavailable("moving", error);
+    if (isMoving(error)) {
+      // The next round of a read of all partitions leaves this one out.
+      options.frozen.refusesRead(error);
+      return unavailable("moving", error);
+    }
     const message = error instanceof Error ? error.message : String(error);
     if (isRefusedByStore(error)) {
       if (performance.now() - refusedLoggedMs > REFUSED_LOG_EVERY_MS) {

@@ -18,7 +18,7 @@ export interface RedisEndpoint {
   tlsCa?: string | undefined;
 }
 
-type ClientOptions = Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "retryStrategy">;
+type ClientOptions = Pick<RedisOptions, "commandTimeout" | "connectTimeout" | "db" | "retryStrategy">;
 
 export const connectTimeoutMs = (commandTimeoutMs: number): number => Math.max(1000, commandTimeoutMs);
 
@@ -60,20 +60,25 @@ export type LoginAt = Pick<RedisAddress, "tls" | "db"> & {
 } & { family?: number | undefined };
 
 /** ioredis stays in database 0 if the one in the URL cannot be selected; that may hold the credits of another store. */
-export async function selectDatabase(redis: Redis): Promise<void> {
-  if (redis.options.db) await redis.select(redis.options.db);
+export async function selectDatabase(redis: Redis, db = redis.options.db): Promise<void> {
+  if (db) await redis.select(db);
 }
 
-/** @param limits a socket's own timer counts the time in which this process stalls @throws Redis's answer, or what became of the connection */
+/**
+ * In the database of the address. @param limits a socket's own timer counts the time in which this process stalls
+ * @throws Redis's answer, or what became of the connection
+ */
 export async function onOwnConnection<T>(
   endpoint: RedisEndpoint,
   limits: { connecting: Deadlines; command: Deadlines },
   work: (redis: Redis) => Promise<T>,
 ): Promise<T> {
-  const redis = clientOf(endpoint, { connectTimeout: 0, retryStrategy: () => null });
+  // Selected later: of a server that refuses and closes, the refusal is lost if a second command is written to it.
+  const redis = clientOf(endpoint, { connectTimeout: 0, db: 0, retryStrategy: () => null });
   const reasonOf = await connectOnce(redis, limits.connecting);
+  const { db } = parseRedisAddress(endpoint.redisUrl);
   try {
-    return await limits.command.within(work(redis));
+    return await limits.command.within(selectDatabase(redis, db).then(() => work(redis)));
   } catch (error) {
     throw reasonOf(error);
   } finally {

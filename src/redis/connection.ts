@@ -75,7 +75,6 @@ export function createConnection(options: ConnectionOptions) {
   const facts = createKnownFacts({
     identified: (storeId) => attached?.identified(storeId),
     replaced: () => inForce.trip("the store has another id"),
-    log,
   });
   const store = createStoreHooks(options, {
     facts,
@@ -288,6 +287,7 @@ function createStoreHooks(
   };
   const frozen = new FrozenPartitions({
     isClustered: () => facts.known.facts?.cluster ?? false,
+    partitions: () => facts.known.facts?.partitions ?? 0,
     list: async () => [...(await map().ofName(META).direct.command(listFrozen)).keys()],
     findPrimaries: whole.findPrimaries,
     released: () => attached()?.released(),
@@ -320,7 +320,7 @@ function createStoreHooks(
         await attached()?.beforeUse(primary);
       } catch (error) {
         // The next probe reads the other partitions.
-        frozen.refusesRead(error, facts.known.facts?.partitions ?? 0);
+        frozen.refusesRead(error);
         throw error;
       }
     },
@@ -363,7 +363,6 @@ async function requireNamedRole({ name }: Primary, redis: Redis): Promise<void> 
 function createKnownFacts(options: {
   identified(storeId: string): Promise<void> | undefined;
   replaced(): void;
-  log: Logger;
 }) {
   const known: { facts: StoreFacts | undefined } = { facts: undefined };
   /** Probes of other primaries at the start. */
@@ -375,11 +374,7 @@ function createKnownFacts(options: {
     async learn(latest: StoreFacts): Promise<void> {
       const before = known.facts;
       known.facts = latest;
-      if (latest.id !== undefined) await options.identified(latest.id);
-      else if (!before)
-        options.log.warn(
-          "the store refuses an id of its own; until it has one, no journal file is taken over",
-        );
+      await options.identified(latest.id);
       for (const resolve of waiting) resolve();
       waiting.clear();
       if (before && before.id !== latest.id) options.replaced();

@@ -58,7 +58,6 @@ export async function checkUsable(
   redis: Redis,
   { name, check }: { name: string; check(redis: Redis): Promise<void> },
 ): Promise<void> {
-  await selectDatabase(redis);
   const { keys, shared, args } = itemOf(probe, { name });
   await redis.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
   await check(redis);

@@ -31,7 +31,8 @@ const AWAY = `${REACH}; ${SAME_DATA}`;
 const UNREACHABLE: readonly Row[] = [
   [/^(Stream isn't writeable|not connected)/, "there is no connection to Redis", AWAY],
   [
-    /^(Connection is closed|Socket closed|ECONNRESET|EPIPE|read ECONNRESET|write EPIPE)/,
+    // The second and the third: of a command without a reply, where the client connects again by itself.
+    /^(Connection is closed|Reached the max retries|Command aborted due to connection|Socket closed|ECONNRESET|EPIPE|read ECONNRESET|write EPIPE)/,
     "Redis, or something before it, closed the connection",
     `see Redis's log; if it wants TLS, use rediss://; ${SAME_DATA}`,
   ],

@@ -1,6 +1,5 @@
 import { hash } from "node:crypto";
 import { Command, type Redis } from "ioredis";
-import { SCRIPTS } from "../scripts/all.ts";
 import { packTiers } from "../scripts/holds.ts";
 import {
   type Argument,
@@ -29,47 +28,40 @@ export interface ScriptForm {
   crossesSlots: boolean;
 }
 
+const PLAIN: ScriptForm = { checksFrozen: false, crossesSlots: false };
+
 interface Source {
   lua: string;
   sha: string;
   counts: Counts;
 }
 
-/** The scripts of each client by name and form. The latest definition counts for all runners of a client. */
-const sources = new WeakMap<Redis, Map<string, Source>>();
-
-/** The scripts as they are, by name and form, for all clients: each is put together at its first use. */
-const unchanged = new Map<string, Source>();
-
-function unchangedSource(script: ScriptFile, form: ScriptForm): Source {
-  const name = nameOf(script, form);
-  const found = unchanged.get(name);
-  if (found) return found;
-  const source = made(script, form, {});
-  unchanged.set(name, source);
-  return source;
+/** Each script is put together at its first use in a form. */
+function createSources(read: ScriptReader = readScript, edit: Edit = (lua) => lua) {
+  const sources = new Map<string, Source>();
+  return (script: ScriptFile, form: ScriptForm): Source => {
+    const name = nameOf(script, form);
+    const known = sources.get(name);
+    if (known) return known;
+    const lua = edit(scriptSource(script, { read, ...form }), script.name);
+    const source = { lua, sha: hash("sha1", lua), counts: countsOf(read(script.name)) };
+    sources.set(name, source);
+    return source;
+  };
 }
-
-/** A script as a store of one server has it. */
-export const plainSource = (script: ScriptFile): Readonly<Pick<Source, "lua" | "sha">> =>
-  unchangedSource(script, { checksFrozen: false, crossesSlots: false });
 
 type Edit = (lua: string, name: string) => string;
 
-function made(
-  script: ScriptFile,
-  form: ScriptForm,
-  { read = readScript, edit = (lua) => lua }: { read?: ScriptReader | undefined; edit?: Edit | undefined },
-): Source {
-  const lua = edit(scriptSource(script, { read, ...form }), script.name);
-  return { lua, sha: hash("sha1", lua), counts: countsOf(read(script.name)) };
-}
+const unchangedSource = createSources();
+
+/** A script as a store of one server has it. */
+export const plainSource = (script: ScriptFile): Readonly<Pick<Source, "lua" | "sha">> =>
+  unchangedSource(script, PLAIN);
 
 /**
  * Runs the scripts on a client: by EVALSHA, and on NOSCRIPT alone once more by EVAL.
  * @param options.folder where the Lua files are; tests give mutants
  * @param options.within limits the time of each call; without it the client's own command timeout does
- * @param options.form may change until the first call
  * @param options.edit changes the text of a script; for tests
  */
 export function createScriptRunner(
@@ -81,34 +73,11 @@ export function createScriptRunner(
     edit?: Edit;
   } = {},
 ) {
-  const {
-    folder,
-    edit,
-    within = (work) => work,
-    form = { checksFrozen: false, crossesSlots: false },
-  } = options;
-  const defined = sources.get(redis) ?? new Map<string, Source>();
-  sources.set(redis, defined);
-  let formNow: ScriptForm = { ...form };
-
-  function define(): void {
-    const isChanged = folder !== undefined || edit !== undefined;
-    const read = folder === undefined ? undefined : createScriptReader(folder);
-    for (const script of SCRIPTS) {
-      if (isChanged) defined.set(nameOf(script, formNow), made(script, formNow, { read, edit }));
-      else defined.delete(nameOf(script, formNow));
-    }
-  }
-  define();
-
-  const sourceOf = (script: ScriptFile): Source =>
-    defined.get(nameOf(script, formNow)) ?? unchangedSource(script, formNow);
-
-  function defineAgainIfChanged(): void {
-    if (form.checksFrozen === formNow.checksFrozen && form.crossesSlots === formNow.crossesSlots) return;
-    formNow = { ...form };
-    define();
-  }
+  const { folder, edit, within = (work) => work, form = PLAIN } = options;
+  const sourceOf =
+    folder === undefined && edit === undefined
+      ? unchangedSource
+      : createSources(folder === undefined ? readScript : createScriptReader(folder), edit);
 
   /**
    * Runs a script for some items in one call, one after the other, each all or nothing.
@@ -117,8 +86,7 @@ export function createScriptRunner(
    * @returns a reply or an error for each; rejects when none of them can have one
    */
   async function send(script: ScriptFile, items: readonly Item[]): Promise<(Reply | Error)[]> {
-    defineAgainIfChanged();
-    const source = sourceOf(script);
+    const source = sourceOf(script, form);
     const [{ keys, shared, args }] = items as [Item];
     if (script.isBatched) {
       const text = packed(items, source.counts);
@@ -163,7 +131,6 @@ async function sent(redis: Redis, command: Command): Promise<unknown> {
 
 const SETTLED = Promise.resolve();
 
-/** The forms of one script have names of their own: a client may have several runners. */
 const nameOf = ({ name }: ScriptFile, { checksFrozen, crossesSlots }: ScriptForm): string =>
   `${name}${checksFrozen ? ":checked" : ""}${crossesSlots ? ":crossing" : ""}`;
 

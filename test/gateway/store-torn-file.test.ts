@@ -60,6 +60,9 @@ async function verified(): Promise<unknown[]> {
   return (JSON.parse(stdout) as { violations: unknown[] }).violations;
 }
 
+const timesUsable = ({ logs }: TestGateway): number =>
+  logs.filter((line) => line.includes("the store is usable")).length;
+
 const persistence = (line: string): Promise<boolean> =>
   redis.client.info("persistence").then((text) => text.includes(`\n${line}\r`));
 
@@ -92,10 +95,28 @@ test("a user that may not have the file rewritten is served, and told once", asy
   await redis.client.call("ACL", "SETUSER", "gateway", "on", ">secret", ...rights);
   const gateway = await givenGatewayHere(redis.url.replace("redis://", "redis://gateway:secret@"));
   await ready(gateway);
-  const usable = (): number => gateway.logs.filter((line) => line.includes("the store is usable")).length;
   await redis.client.call("CLIENT", "KILL", "USER", "gateway");
-  await until(() => usable() === 2, "the gateway to be back");
+  await until(() => timesUsable(gateway) === 2, "the gateway to be back");
   const told = gateway.logs.filter((line) => line.includes("+bgrewriteaof"));
   expect(told).toHaveLength(1);
   expect(await persistence("aof_rewrites:0")).toBe(true);
 });
+
+// Guarantee: where the copy does not fit on the disk, Redis is not filled again and again until it refuses writes.
+test("a rewrite that failed is not begun again at the next probe", async () => {
+  await givenKey(redis.client);
+  await redis.client.config("SET", "rdb-key-save-delay", 10_000_000);
+  const gateway = await givenGatewayHere();
+  await ready(gateway);
+  await until(() => persistence("aof_rewrite_in_progress:1"), "the rewrite");
+  for (const pid of await childrenOfRedis()) process.kill(pid, "SIGKILL");
+  await until(() => persistence("aof_last_bgrewrite_status:err"), "the end of the rewrite");
+  await redis.client.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+  await until(() => timesUsable(gateway) === 2, "the gateway to be back");
+  expect(await persistence("aof_rewrites:1")).toBe(true);
+});
+
+async function childrenOfRedis(): Promise<number[]> {
+  const [, pid] = /process_id:(\d+)/.exec(await redis.client.info("server")) ?? [];
+  return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
+}

@@ -228,7 +228,8 @@ async function played(mutant?: Mutant): Promise<unknown> {
   try {
     await client.connect();
     const scripts = scriptsOf(client);
-    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
+    if (folder !== undefined)
+      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
     const on = oneNode(client);
     const { wrong, terms } = await givenHour();
     const stage = createStage(connection, { clock: "redis", partition: 0, scripts });

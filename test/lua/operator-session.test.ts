@@ -54,7 +54,15 @@ test("what Redis answers and what its connection says is the store's, and it is 
       return nodes.of(0).get("x");
     }),
   ).rejects.toMatchObject(unavailable);
-  expect(await connection()).not.toBe(after);
+  const closed = await connection();
+  expect(closed).not.toBe(after);
+  await expect(
+    session.run(async (nodes) => {
+      const id = await nodes.of(0).client("ID");
+      return Promise.all([nodes.of(0).blpop("nothing", 0), server.client.client("KILL", "ID", id)]);
+    }),
+  ).rejects.toMatchObject({ ...unavailable, message: expect.stringContaining("closed the connection") });
+  expect(await connection()).not.toBe(closed);
 });
 
 // Guarantee: the command line and the management API know the same of what a store has lost.

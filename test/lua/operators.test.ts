@@ -422,7 +422,8 @@ async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Recor
     await client.connect();
     scriptsOf(client);
     // The same commands of this client, with the mistake.
-    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
+    if (folder !== undefined)
+      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
     return await operate(oneNode(client));
   } finally {
     client.disconnect();

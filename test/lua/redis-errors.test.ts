@@ -3,16 +3,20 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { startRedis } from "../../src/sandbox/redis.ts";
+import { createClient } from "../support/client.ts";
 import { createStage, openConnection, openStore, type Stage, type TestConnection } from "../support/store.ts";
 import { until } from "../support/until.ts";
 
-/** A Redis of its own; ends with the work. */
-async function withRedis(work: (connection: TestConnection, stage: Stage, dir: string) => Promise<void>) {
+/** A Redis of its own; ends with the work. @param path a database in its address */
+async function withRedis(
+  work: (connection: TestConnection, stage: Stage, dir: string, url: string) => Promise<void>,
+  path = "",
+) {
   const dir = await mkdtemp(join(tmpdir(), "tollgate-errors-"));
   const server = await startRedis({ dir, persistent: false, args: ["--save", "3600 1"] });
-  const connection = await openConnection(server.url);
+  const connection = await openConnection(server.url + path);
   try {
-    await work(connection, createStage(connection), dir);
+    await work(connection, createStage(connection), dir, server.url);
   } finally {
     await connection.close();
     await server.stop();
@@ -59,3 +63,17 @@ test("missing rights (NOPERM) refuse everything, polls and credits included, and
     await store.voidHold(stage.request(key), stage.tiers);
     expect(connection.breaker.isOpen).toBe(true);
   }));
+
+// Guarantee: `allow` is for a Redis that cannot be reached, whatever its database.
+test("a Redis that takes no more connections is no outage, in another database neither", () =>
+  withRedis(async (connection, _stage, _dir, url) => {
+    const client = createClient(url, 10_000);
+    await client.connect();
+    await client.config("SET", "maxclients", "1");
+    await client.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
+    await until(() => connection.breaker.isOpen);
+    expect(await connection.outage()).toBeUndefined();
+    await client.config("SET", "maxclients", "100");
+    client.disconnect();
+    await connection.usable();
+  }, "/1"));

@@ -277,7 +277,8 @@ async function played(mutant?: Mutant): Promise<unknown> {
   try {
     await client.connect();
     scriptsOf(client);
-    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
+    if (folder !== undefined)
+      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
     return await everything(oneNode(client));
   } finally {
     client.disconnect();

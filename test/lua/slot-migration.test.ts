@@ -38,6 +38,7 @@ import type { Script } from "../../src/scripts/script-definition.ts";
 import { refused } from "../../src/scripts/surveys.ts";
 import { collect, dispute, lease } from "../../src/scripts/tasks.ts";
 import { revokeToken, token } from "../../src/scripts/tokens.ts";
+import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { createClient } from "../support/client.ts";
@@ -274,6 +275,23 @@ test("a primary whose connection closes while a partition moves is used again at
     await first.cluster("SETSLOT", moving, "STABLE");
     await first.set(name, record!);
     await store.settlements.close();
+  }
+});
+
+// Guarantee: a partition that moves without a freeze stops no other, neither the holds and tasks of others.
+test("what is due in other partitions of a primary is found while one moves", async () => {
+  const [first] = clients as [Redis];
+  const [moving, other] = [partitionNames(3).due, partitionNames(5).due];
+  const slotOfMoving = Number(await first.cluster("KEYSLOT", moving));
+  await first.zadd(other, 1, "due long since");
+  await first.cluster("SETSLOT", slotOfMoving, "MIGRATING", otherNodeId);
+  try {
+    expect(await first.exists(other), "has not moved").toBe(1);
+    const { due } = createSweeps(connection, () => 1000);
+    await soon(async () => expect((await due()).holds).toContain(5));
+  } finally {
+    await first.cluster("SETSLOT", slotOfMoving, "STABLE");
+    await first.zrem(other, "due long since");
   }
 });
 

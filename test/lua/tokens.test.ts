@@ -366,7 +366,8 @@ async function lifeWith(mutant?: Mutant): Promise<unknown> {
     await client.connect();
     scriptsOf(client);
     // The same commands of this client, with the mistake.
-    if (folder !== undefined) createScriptRunner(client, { folder, form: CHECKS_FROZEN });
+    if (folder !== undefined)
+      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
     return await life(oneNode(client));
   } finally {
     client.disconnect();

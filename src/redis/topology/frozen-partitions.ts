@@ -13,6 +13,8 @@ const RETRY_AFTER_SECONDS = 5;
 
 interface FrozenOptions {
   isClustered(): boolean;
+  /** Of the store; 0 while that is not known. */
+  partitions(): number;
   /** Reads what `tg:meta` lists. @throws while that cannot be read */
   list(): Promise<readonly number[]>;
   /** Called each second while any partition is left alone: it may be on another primary by now. */
@@ -57,10 +59,10 @@ export class FrozenPartitions {
   }
 
   /** As `refuses`, of a read of several partitions: Redis names the slot. */
-  refusesRead(error: unknown, partitions: number): void {
+  refusesRead(error: unknown): void {
     const [, slot] = (error instanceof Error && /^(?:ASK|MOVED) (\d+) /.exec(error.message)) || [];
     if (slot === undefined) return;
-    for (let partition = 0; partition < partitions; partition++) {
+    for (let partition = 0; partition < this.#options.partitions(); partition++) {
       const { ledger } = partitionNames(partition);
       if (slotOf(ledger) === Number(slot)) this.refuses(ledger, error);
     }

@@ -19,7 +19,13 @@ async function givenFull(waitMaxMs = 60_000) {
     clock: createStoreClock(),
     form: { checksFrozen: false, crossesSlots: false },
     ownerNow: () => Promise.reject(),
-    frozen: { isEmpty: true, has: () => false, hasName: () => false, refuses: () => false },
+    frozen: {
+      isEmpty: true,
+      has: () => false,
+      hasName: () => false,
+      refuses: () => false,
+      refusesRead: () => undefined,
+    },
     log: createLogger("fatal"),
     metrics,
   });

@@ -6,6 +6,8 @@ test.each([
   "Stream isn't writeable and enableOfflineQueue options is false",
   "not connected",
   "Connection is closed.",
+  "Reached the max retries per request limit (which is 0).",
+  "Command aborted due to connection close",
   "read ECONNRESET",
   "connect ECONNREFUSED 127.0.0.1:6379",
   "getaddrinfo ENOTFOUND redis",
