@@ -47,7 +47,8 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
     else if (query.getAll(name).length > 1) problems.push({ path: "", message: `${name} is given twice` });
   }
   const to = query.get("to") ?? dayText(nowMs);
-  const from = query.get("from") ?? (isDay(to) ? dayText(Date.parse(to) - (DAYS_DEFAULT - 1) * DAY_MS) : to);
+  const lastMs = isDay(to) ? Date.parse(to) : nowMs;
+  const from = query.get("from") ?? dayText(lastMs - (DAYS_DEFAULT - 1) * DAY_MS);
   for (const [name, day] of Object.entries({ from, to }))
     if (!isDay(day)) {
       const why = calendarProblem(day);
