@@ -366,7 +366,7 @@ const OUTSIDE: Route = { kind: "outside", template: "unknown" };
 /** All route templates, for documentation and for tests of the closed label set. */
 export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, CALLBACK_TEMPLATE, "unknown", "none"];
 
-/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. A query is ignored. */
+/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. The query is no part of it. */
 export function route(method: string, target: string): Route {
   const query = target.indexOf("?");
   const path = query < 0 ? target : target.slice(0, query);
