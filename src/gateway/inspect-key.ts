@@ -65,7 +65,7 @@ export async function denyInMaintenance(context: RequestContext): Promise<ApiAns
     retryAfterSeconds,
     ...(message !== undefined && { text: message }),
   });
-  const known = await inspectKey(context).catch(() => undefined);
+  const known = limitUtilityRequests(context) ?? (await inspectKey(context).catch(() => undefined));
   return answerOf(known ?? refused, exchange.shownId);
 }
 
