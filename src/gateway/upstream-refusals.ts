@@ -43,8 +43,9 @@ export type FailedPoll = Exclude<PollOutcome, { outcome: "task" } | { outcome: "
 
 export function pollRefusal(outcome: FailedPoll): Refusal {
   switch (outcome.outcome) {
+    // It may not know it yet. Once it has said so for a minute, OBSERVE ends the task, and that is the answer.
     case "gone":
-      return refuse("task_not_found", { detail: "the upstream does not know the task" });
+      return notAsked({ detail: "the upstream does not know the task" });
     case "refused":
       return outcome.aboutTask ? refusedByUpstream(outcome) : notAsked(outcome);
     case "rate_limited":

@@ -20,3 +20,8 @@ test("a poll that was refused, but not for the task, is made again; one that was
     shouldRetry: false,
   });
 });
+
+// Guarantee: no client gives up a task that is charged because a replica of the upstream lags.
+test("a poll of a task that the upstream does not know says when to poll again, until the task has ended", () => {
+  expect(pollRefusal({ outcome: "gone" })).toMatchObject({ name: "upstream_failed", retryAfterSeconds: 5 });
+});
