@@ -1,4 +1,4 @@
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { calendarProblem, dayText, isDay } from "../domain/moments.ts";
 import { DETAILS_MAX, unknownName } from "../domain/problems.ts";
@@ -26,12 +26,12 @@ export interface UsageAnswer {
 }
 
 /** GET /usage: what the key's account has used. It is rolled up about once a second, and read beside the requests. */
-export async function usage(context: RequestContext): Promise<ApiAnswer> {
+export async function usage(context: RequestContext): Promise<HandlerResult> {
   const { gateway, exchange, key } = context;
   const question = questionOf(exchange.req.url ?? "", Date.now());
-  if ("name" in question) return refusal(await refuseCounted(context, question), exchange.shownId);
+  if ("name" in question) return refuseCounted(context, question);
   const refused = await inspectKey(context);
-  if (refused) return refusal(refused, exchange.shownId);
+  if (refused) return refused;
   const { rows, since } = await storeStep(context, "USAGE", gateway.usageOf(key.accountId, question));
   return success(JSON.stringify({ ...question, by: undefined, group_by: question.by, since, rows }));
 }
