@@ -79,7 +79,7 @@ const TITLES: Readonly<Record<string, string>> = {
 };
 
 /** Decided with the store at hand, or before it is asked for; never while the gateway works without it. */
-const NEVER_DEGRADED = new Set(["401", "402", "403", "417", "426", "431", "503", "505"]);
+const NEVER_DEGRADED = new Set(["401", "402", "403", "417", "426", "431", "505"]);
 
 /** The error responses, each once: under its title where it is shared or alone, else under the kind's name too; and each kind's references. */
 function errorResponses() {
@@ -188,7 +188,7 @@ HTTP/1.1 or 1.0; at most ${HEADERS_BYTES_MAX / KIB} KiB of request line and head
 ${FILE_BYTES_MAX / KIB / KIB} MiB of file. Headers and JSON have 15 seconds to arrive, by default; an upload may be slow, but not stand still for
 as long. JSON is UTF-8, well-formed and without duplicate names, nested at most ${JSON_DEPTH_MAX} deep, sent as
 \`application/json\` and without a \`Content-Encoding\`. Unknown parameters are refused, with a suggestion; \`null\` for
-an optional parameter is an absent one. A query is ignored. The key is asked for first, also where the path or the method is wrong. There is no CORS: keys belong on
+an optional parameter is an absent one. A query is ignored, but for that of \`/api/v1/usage\`. The key is asked for first, also where the path or the method is wrong. There is no CORS: keys belong on
 servers.
 `.trim();
 

@@ -192,7 +192,13 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
       words: "The generator did not take the upload in time. Send it again after `Retry-After`.",
     },
   },
-  credits: { invalid_request: NO_BODY },
+  credits: {
+    invalid_request: {
+      ...NO_BODY,
+      words:
+        "The HTTP itself breaks a rule, such as a GET with a body, or the query of `/api/v1/usage` does: `error` says which. Mend it first.",
+    },
+  },
 };
 
 /** An example of a refusal in the upstream's own words. */

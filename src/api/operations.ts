@@ -1,6 +1,7 @@
 import { TASK_ID } from "../domain/answers.ts";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { FILE_BYTES_MAX, IDEMPOTENCY_KEY } from "../domain/limits.ts";
+import { DAY } from "../domain/moments.ts";
 import { jsonContent, reference } from "./builder.ts";
 import type { Kind } from "./errors.ts";
 import { ANSWERS, REQUESTS, USAGE_ANSWER } from "./examples.ts";
@@ -197,7 +198,7 @@ const usage: Operation = {
         in: "query",
         required: false,
         description: name === "from" ? "The first day." : "The last day, itself included.",
-        schema: { type: "string", pattern: "^\\d{4}-\\d\\d-\\d\\d$" },
+        schema: { type: "string", pattern: DAY.source },
         example: name === "from" ? "2026-11-01" : "2026-11-21",
       })),
       {

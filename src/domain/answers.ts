@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { byLimit, TIER_LIMITS } from "./limits.ts";
+import { DAY } from "./moments.ts";
 import { DETAILS_MAX } from "./problems.ts";
 
 export const TASK_STATUSES = ["pending", "processing", "completed", "failed"] as const;
@@ -145,8 +146,7 @@ export const CREDIT_ACCOUNT = Type.Object(
   { description: "The account behind the key, and the limits of the key itself." },
 );
 
-const UTC_DAY = /^\d{4}-\d\d-\d\d$/;
-const utcDay = (description: string) => Type.String({ pattern: UTC_DAY.source, description });
+const utcDay = (description: string) => Type.String({ pattern: DAY.source, description });
 
 export const USAGE_ROW = Type.Object(
   {

@@ -10,6 +10,9 @@ export interface ApiAnswer {
   refused?: Refusal;
 }
 
+/** The result of a handler. A refusal becomes an answer where it is written, with the id of its request. */
+export type HandlerResult = ApiAnswer | Refusal;
+
 /** @param data JSON text of the data object */
 export function success(data: string, headers?: readonly string[], outcome = "ok"): ApiAnswer {
   const body = `{"code":200,"msg":"success","data":${data}}`;

@@ -14,9 +14,12 @@ export const DAY_MS = 86_400_000;
 /** The UTC day, such as 2026-10-31. */
 export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, DAY_CHARS);
 
+/** A UTC day as it is written; `isDay` also asks whether the calendar has it. */
+export const DAY = /^\d{4}-\d\d-\d\d$/;
+
 /** To `Date`, 31 February is 3 March. */
 export function isDay(text: string): boolean {
-  const atMs = text.length === DAY_CHARS ? Date.parse(text) : Number.NaN;
+  const atMs = DAY.test(text) ? Date.parse(text) : Number.NaN;
   return !Number.isNaN(atMs) && new Date(atMs).toISOString().startsWith(text);
 }
 

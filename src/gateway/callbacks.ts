@@ -1,7 +1,7 @@
 import { hash, timingSafeEqual } from "node:crypto";
 import { type Config, memoizeByConfigPart } from "../config/config.ts";
 import { dropOldest } from "../domain/bounded.ts";
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import { parseObject } from "../domain/json.ts";
 import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
@@ -69,13 +69,13 @@ export async function receiveCallback(
   exchange: Exchange,
   head: RequestHead,
   token: string,
-): Promise<ApiAnswer> {
+): Promise<HandlerResult> {
   const { callbacks, metrics } = gateway;
   const { config } = gateway.live.snapshot;
-  const refused = (refused: Refusal, outcome?: CallbackRefusal): ApiAnswer => {
+  const refused = (refused: Refusal, outcome?: CallbackRefusal): Refusal => {
     if (callbacks && outcome !== undefined) callbacks.refusals[outcome].pending++;
     exchange.leavesBody = true;
-    return refusal(refused, exchange.shownId);
+    return refused;
   };
   const target = callbacks?.addresses(config).read(token);
   if (!callbacks || !target) {
@@ -106,7 +106,7 @@ async function settle(
   exchange: Exchange,
   head: RequestHead,
   target: CallbackTarget,
-): Promise<ApiAnswer> {
+): Promise<HandlerResult> {
   const { config, upstream } = gateway.live.snapshot;
   let unreadable: Refusal | undefined;
   const outcome = await tasks.settle(target, async () => {
@@ -119,13 +119,13 @@ async function settle(
     return upstream.taskOfCallback({ headers, body, json: parseObject(body) });
   });
   gateway.metrics.callbacks.inc({ outcome });
-  if (outcome === "no_task" && unreadable) return refusal(unreadable, exchange.shownId);
+  if (outcome === "no_task" && unreadable) return unreadable;
   if (outcome !== "unanswered" && outcome !== "unknown_task") return success("{}");
   const again = {
     retryAfterSeconds: 5,
     detail: "the upstream does not answer about the task, or does not know it",
   };
-  return refusal(refuse("overloaded", again), exchange.shownId);
+  return refuse("overloaded", again);
 }
 
 /** @returns the body as UTF-8, or why it cannot be read */

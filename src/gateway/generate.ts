@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import type { Config } from "../config/config.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { pricesAround, type ValidBody, validateGeneration } from "../domain/generation.ts";
 import { IDEMPOTENCY_KEY } from "../domain/limits.ts";
@@ -30,10 +30,10 @@ import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.t
 export async function generate(
   context: RequestContext,
   endpoint: GenerationEndpoint,
-): Promise<ApiAnswer | undefined> {
+): Promise<HandlerResult | undefined> {
   const { config, exchange, gateway, head } = context;
   const headFault = jsonHeadFault(head) ?? idempotencyKeyFault(head);
-  if (headFault) return refuseEarly(context, headFault);
+  if (headFault) return refuseKnown(context, headFault);
   continueReading(exchange);
   const bodyFromMs = performance.now();
   await undefined;
@@ -46,26 +46,26 @@ export async function generate(
     }));
   exchange.bodyMs = performance.now() - bodyFromMs;
   if (read.outcome === "client_gone") return undefined;
-  if (read.outcome === "refused") return refuseEarly(context, read.refusal);
+  if (read.outcome === "refused") return refuseKnown(context, read.refusal);
   const mayRelay = config.webhooks.publicUrl !== undefined;
   const validation = mayRelay
     ? validateBody(config, endpoint, read.value)
     : validateGeneration(endpoint, read.value, config.sourceVideoHost);
-  if (!validation.ok) return refuseEarly(context, invalid(validation.problems));
+  if (!validation.ok) return refuseKnown(context, invalid(validation.problems));
   const relayed = mayRelay ? await relay(context, endpoint, validation) : undefined;
-  if (relayed && "problem" in relayed) return refuseEarly(context, invalid([relayed.problem]));
+  if (relayed && "problem" in relayed) return refuseKnown(context, invalid([relayed.problem]));
 
   const nowMs = gateway.store.nowMs(context.key.partition);
   const priced = pricesAround(config.priceLists, endpoint, validation.body, nowMs);
   exchange.price = priced.price;
   const generation = generationOf(context, API_PREFIX + endpoint, priced, validation, relayed);
   const refusedFromMemory = refuseFromMemory(context, generation);
-  if (refusedFromMemory) return answer(context, refusedFromMemory);
+  if (refusedFromMemory) return refusedFromMemory;
   const create = ({ body, text }: ValidBody) => context.upstream.create({ endpoint, body, text });
   const request = create(relayed?.sent ?? validation);
-  if ("unsupported" in request) return refuseEarly(context, invalid(request.unsupported));
+  if ("unsupported" in request) return refuseKnown(context, invalid(request.unsupported));
   if ("outcome" in request)
-    return refuseEarly(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
+    return refuseKnown(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
   const calledAtMs = gateway.overLimit.now();
   let admission: Admission;
   try {
@@ -80,7 +80,7 @@ export async function generate(
   exchange.state = admission.state;
   if ("price" in admission) exchange.price = generation.price = admission.price;
   if (admission.outcome !== "admitted" && admission.outcome !== "replayed")
-    return answer(context, refuseAdmission(context, admission, priced.price, calledAtMs));
+    return refuseAdmission(context, admission, priced.price, calledAtMs);
   rememberGoodKey(context, admission, "active");
   if (admission.outcome === "replayed")
     return success(admission.data, ["Idempotency-Replayed", "true"], "replayed");
@@ -94,7 +94,7 @@ async function forward(
   context: RequestContext,
   generation: Generation,
   request: CheckedRequest,
-): Promise<ApiAnswer> {
+): Promise<HandlerResult> {
   const { gateway, exchange } = context;
   gateway.holds.pending++;
   try {
@@ -136,10 +136,6 @@ function idempotencyKeyFault({ idempotencyKey }: RequestHead): Refusal | undefin
 const invalid = (details: readonly Problem[]): Refusal =>
   refuse("invalid_request", { text: `Invalid request: ${details[0]?.message}`, details });
 
-async function refuseEarly(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
-  return answer(context, await refuseKnown(context, refused));
-}
-
 /** @param requestId also the Idempotency-Key that the upstream gets */
 function send(
   { upstream }: RequestContext,
@@ -156,7 +152,7 @@ function settle(
   context: RequestContext,
   generation: Generation,
   outcome: GenerationOutcome,
-): Promise<ApiAnswer> | ApiAnswer {
+): Promise<HandlerResult> | HandlerResult {
   switch (outcome.outcome) {
     case "accepted":
       return bind(context, generation, outcome.taskId, outcome.data);
@@ -175,7 +171,7 @@ async function bind(
   taskId: string,
   data: string,
   unmetered = false,
-): Promise<ApiAnswer> {
+): Promise<HandlerResult> {
   const { gateway, config, exchange, upstream } = context;
   exchange.taskId = taskId;
   const { pollIntervalMs, maxAgeMs } = config.tasks;
@@ -210,20 +206,20 @@ const CHARGES = {
 } as const;
 
 /** The upstream returned the task id of another request: whose task it created is unknown. */
-const refuseTakenId = (context: RequestContext, generation: Generation, taskId: string): Promise<ApiAnswer> =>
+const refuseTakenId = (context: RequestContext, generation: Generation, taskId: string): Promise<Refusal> =>
   leaveUnknown(context, generation, { outcome: "unclear", detail: `task id ${taskId} is bound already` });
 
 async function voidRefused(
   context: RequestContext,
   generation: Generation,
   outcome: RefusedGeneration,
-): Promise<ApiAnswer> {
+): Promise<Refusal> {
   const { gateway, config, exchange } = context;
   // A request that the gateway itself did not send uses nothing, not even a place in the window.
   const reason = outcome.outcome === "overloaded" ? "unsent" : "refused";
   const state = await storeStep(context, "VOID", gateway.store.voidHold(generation, config.tiers, reason));
   exchange.state = state ?? exchange.state;
-  return answer(context, generationRefusal(context, outcome));
+  return generationRefusal(context, outcome);
 }
 
 /** Without an Idempotency-Key a retry may create a second paid task, so SDKs are told not to retry. */
@@ -231,7 +227,7 @@ async function leaveUnknown(
   context: RequestContext,
   generation: Generation,
   { outcome, detail }: { outcome: UnknownOutcome; detail: string },
-): Promise<ApiAnswer> {
+): Promise<Refusal> {
   const { config } = context;
   const { log, metrics, store } = context.gateway;
   metrics.unknownOutcomes.inc();
@@ -248,7 +244,7 @@ async function leaveUnknown(
     );
   }
   const name = outcome === "unclear" ? "upstream_unclear" : "upstream_timeout";
-  return answer(context, refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false }));
+  return refuse(name, generation.idempotency ? { detail } : { detail, shouldRetry: false });
 }
 
 /**
@@ -259,7 +255,7 @@ async function forwardUnmetered(
   context: RequestContext,
   generation: Generation,
   request: CheckedRequest,
-): Promise<ApiAnswer> {
+): Promise<HandlerResult> {
   const { exchange } = context;
   // No limit applies during an outage, including the rate of unaffordable generations.
   recordAffordable(context, generation.price, true);
@@ -274,12 +270,9 @@ async function forwardUnmetered(
     case "timed_out":
       return leaveUnknown(context, generation, outcome);
     default:
-      return answer(context, generationRefusal(context, outcome));
+      return generationRefusal(context, outcome);
   }
 }
-
-const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
-  refusal(refused, context.exchange.shownId);
 
 /** A hold outlives its exchange: headers timeout for a connection, then the total timeout. This is left for ADMIT and BIND. Decision 0025. */
 const HOLD_SLACK_MS = 8000;

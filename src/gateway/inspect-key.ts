@@ -1,5 +1,5 @@
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
-import { type ApiAnswer, refusal as answerOf, success } from "../domain/envelope.ts";
+import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
@@ -53,33 +53,27 @@ export async function refuseCounted(context: RequestContext, refusal: Refusal): 
   }
 }
 
-export async function deny(context: RequestContext, refused: Refusal): Promise<ApiAnswer> {
-  return answerOf(await refuseKnown(context, refused), context.exchange.shownId);
-}
-
 /** Also while the store is away: it may be what is maintained. */
-export async function denyInMaintenance(context: RequestContext): Promise<ApiAnswer> {
-  const { gateway, exchange } = context;
+export async function denyInMaintenance(context: RequestContext): Promise<Refusal> {
+  const { gateway } = context;
   const { retryAfterSeconds = 1, message } = gateway.maintenance.current ?? {};
   const refused = refuse("maintenance", {
     retryAfterSeconds,
     ...(message !== undefined && { text: message }),
   });
-  const known = await inspectKey(context).catch(() => undefined);
-  return answerOf(known ?? refused, exchange.shownId);
+  return limitUtilityRequests(context) ?? (await inspectKey(context).catch(() => undefined)) ?? refused;
 }
 
 /** GET /credits: the account, and the limits that are enforced for this key. */
-export async function credits(context: RequestContext): Promise<ApiAnswer> {
+export async function credits(context: RequestContext): Promise<HandlerResult> {
   const { gateway, config, exchange, key } = context;
   const account = await storeStep(context, "CREDITS", gateway.store.credits(key, config.tiers));
   exchange.state = account.state;
-  if (account.outcome === "unknown_key") return answerOf(evictInvalidKey(context), exchange.shownId);
+  if (account.outcome === "unknown_key") return evictInvalidKey(context);
   rememberGoodKey(context, account, account.status);
   const restricted = refuseRestricted(context, account.restrictions);
-  if (restricted) return answerOf(restricted, exchange.shownId);
-  if (account.outcome === "account_suspended")
-    return answerOf(refuseBarred(account.status), exchange.shownId);
+  if (restricted) return restricted;
+  if (account.outcome === "account_suspended") return refuseBarred(account.status);
   return success(
     JSON.stringify({
       balance: account.balance,

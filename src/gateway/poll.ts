@@ -1,6 +1,6 @@
 import { isFinal, isTaskStatus, pendingTaskJson, TASK_ID } from "../domain/answers.ts";
 import { dropOldest } from "../domain/bounded.ts";
-import { type ApiAnswer, refusal, retrySeconds, success } from "../domain/envelope.ts";
+import { type ApiAnswer, type HandlerResult, retrySeconds, success } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import { nextPollMs } from "../scripts/holds.ts";
 import type { KnownTask } from "../scripts/tasks.ts";
@@ -38,19 +38,19 @@ export class TaskPolls {
   readonly #failures = new WeakMap<TaskUpstream, PollFailureCache>();
 
   /** INSPECT, then the shared cache or one poll for all who wait; OBSERVE settles it before anybody is answered. */
-  async poll(context: RequestContext, taskId: string): Promise<ApiAnswer> {
+  async poll(context: RequestContext, taskId: string): Promise<HandlerResult> {
     const { gateway, config, exchange, key } = context;
-    if (!TASK_ID.test(taskId)) return answer(context, await refuseCounted(context, refuse("task_not_found")));
+    if (!TASK_ID.test(taskId)) return refuseCounted(context, refuse("task_not_found"));
     let task: KnownTask | undefined;
     try {
       const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
       const inspection = await storeStep(context, "INSPECT", inspected);
       exchange.state = inspection.state;
-      if (inspection.outcome === "unknown_key") return answer(context, evictInvalidKey(context));
+      if (inspection.outcome === "unknown_key") return evictInvalidKey(context);
       rememberGoodKey(context, inspection, inspection.status);
       const restricted = refuseRestricted(context, inspection.restrictions);
-      if (restricted) return answer(context, restricted);
-      if (inspection.outcome === "account_suspended") return answer(context, refuseBarred(inspection.status));
+      if (restricted) return restricted;
+      if (inspection.outcome === "account_suspended") return refuseBarred(inspection.status);
       if (inspection.outcome === "task") task = inspection.task;
     } catch (error) {
       if (!isStoreUnavailable(error)) throw error;
@@ -64,7 +64,7 @@ export class TaskPolls {
       if (await isUnmetered(context, taskId)) return this.#pollUnmetered(context, taskId);
       const mayBeBound = gateway.store.mayBeBoundSoon(key, taskId);
       if (mayBeBound && (await storeStep(context, "CLAIM", mayBeBound))) throw mayBeOfTheOutage();
-      return answer(context, refuse("task_not_found"));
+      return refuse("task_not_found");
     }
     // Only now: an unknown task id may be any text in a path, even the customer's API key.
     exchange.taskId = taskId;
@@ -76,7 +76,7 @@ export class TaskPolls {
     if (!shared) {
       const upstream = gateway.upstreamOf(task.upstream, config);
       const refused = this.#failuresOf(upstream).get(key.accountId, taskId);
-      if (refused) return isFinal(task.status) ? cached(task) : answer(context, refused);
+      if (refused) return isFinal(task.status) ? cached(task) : refused;
       shared = this.#start(context, name, task, upstream);
     }
     const waitedFromMs = performance.now();
@@ -85,7 +85,7 @@ export class TaskPolls {
     exchange.upstreamMs ??= performance.now() - waitedFromMs;
     if (observation && shared.pollerKeyId === key.keyId) exchange.state = observation.state;
     else if (observation) await inspectKey(context);
-    return answerOf(context, task, polled, observation);
+    return resultOf(task, polled, observation);
   }
 
   #start(context: RequestContext, name: string, task: KnownTask, upstream: TaskUpstream): SharedPoll {
@@ -108,7 +108,7 @@ export class TaskPolls {
   }
 
   /** The store is unavailable and the strategy is `allow`: polls a task that this gateway has seen, without settling it. */
-  async #pollUnmetered(context: RequestContext, taskId: string): Promise<ApiAnswer> {
+  async #pollUnmetered(context: RequestContext, taskId: string): Promise<HandlerResult> {
     const { gateway, config, exchange, key } = context;
     const { seenTasks, unmeteredTasks } = gateway.fallback;
     exchange.taskId = taskId;
@@ -116,14 +116,14 @@ export class TaskPolls {
     const upstream = gateway.upstreamOf(tag, config);
     const failures = this.#failuresOf(upstream);
     const remembered = failures.get(key.accountId, taskId);
-    if (remembered) return answer(context, remembered);
+    if (remembered) return remembered;
     const { outcome, refused } = await pollUpstream(
       context,
       { taskId, ...(tag && { upstream: tag }) },
       upstream,
       failures,
     );
-    if (refused) return answer(context, refused);
+    if (refused) return refused;
     if (exchange.degraded) showKnownLimits(context);
     return success(outcome.data, [], "unmetered");
   }
@@ -176,18 +176,13 @@ async function settle(context: RequestContext, task: KnownTask, polled: Polled):
 }
 
 /** The customer's answer. A finished task stays as it finished, whatever the upstream says now. */
-function answerOf(
-  context: RequestContext,
-  task: KnownTask,
-  polled: Polled,
-  observation: Observed | undefined,
-): ApiAnswer {
+function resultOf(task: KnownTask, polled: Polled, observation: Observed | undefined): HandlerResult {
   // The store has forgotten it since INSPECT: the task id may belong to another account by now.
-  if (observation?.outcome === "missing") return answer(context, refuse("task_not_found"));
+  if (observation?.outcome === "missing") return refuse("task_not_found");
   if (observation && (isFinal(observation.status) || observation.isDisputed))
     return success(observation.data);
   if (!observation && isFinal(task.status)) return cached(task);
-  if (polled.refused) return answer(context, polled.refused);
+  if (polled.refused) return polled.refused;
   return success(polled.outcome.outcome === "task" ? polled.outcome.data : lastKnown(task).data);
 }
 
@@ -224,8 +219,6 @@ const mayBeOfTheOutage = (): GatewayError =>
   new GatewayError("store_unavailable", "the task may be one of the outage", { retryAfterSeconds: 2 });
 
 const cached = (task: KnownTask): ApiAnswer => success(task.data, undefined, "cached");
-const answer = (context: RequestContext, refused: Refusal): ApiAnswer =>
-  refusal(refused, context.exchange.shownId);
 
 const TASKS_MAX = 10_000;
 const ACCOUNTS_MAX = 10_000;

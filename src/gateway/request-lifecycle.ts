@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type ApiAnswer, refusal } from "../domain/envelope.ts";
+import { type ApiAnswer, type HandlerResult, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Series } from "../telemetry/metrics/factory.ts";
@@ -19,7 +19,7 @@ import {
   type Snapshot,
   takeRequestId,
 } from "./http-exchange.ts";
-import { credits, deny, denyInMaintenance, inspectKey } from "./inspect-key.ts";
+import { credits, denyInMaintenance, inspectKey, refuseKnown } from "./inspect-key.ts";
 import {
   isAllowed,
   isFromAllowedAddress,
@@ -84,7 +84,9 @@ export class RequestLifecycle {
   /** Answers a request whose body turned out to be malformed. Its exchange ends with its connection, or before. */
   refuseMalformedBody(exchange: Exchange, refused: Refusal): Promise<ApiAnswer> {
     const { head } = readHead(exchange.req, this.#gateway.live.snapshot.config.server);
-    exchange.malformedBodyAnswer = this.#dispatcher.refuseHead(exchange, head, refused);
+    exchange.malformedBodyAnswer = this.#dispatcher
+      .refuseHead(exchange, head, refused)
+      .then((result) => refusal(result, exchange.shownId));
     return exchange.malformedBodyAnswer;
   }
 
@@ -102,7 +104,7 @@ export class RequestLifecycle {
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
     let close = gateway.isDraining || overload === "connections";
-    let answer: ApiAnswer | undefined;
+    let result: HandlerResult | undefined;
     try {
       const { head, fault: headFault } = readHead(exchange.req, gateway.live.snapshot.config.server);
       takeRequestId(exchange, head.requestId);
@@ -116,13 +118,14 @@ export class RequestLifecycle {
       // Node loses what came with the end of a request that asks for an upgrade. Decision 0012.
       close ||= headFault !== undefined || head.upgrades;
       if (close) this.#ending.add(exchange.req.socket);
-      if (overload) answer = refusal(OVERLOADED[overload], exchange.shownId);
-      else if (fault) answer = await this.#dispatcher.refuseHead(exchange, head, fault);
-      else answer = await this.#dispatcher.dispatch(exchange, head);
+      if (overload) result = OVERLOADED[overload];
+      else if (fault) result = await this.#dispatcher.refuseHead(exchange, head, fault);
+      else result = await this.#dispatcher.dispatch(exchange, head);
     } catch (error) {
-      answer = failure(gateway, exchange, error);
+      result = failure(gateway, exchange, error);
     }
-    if (exchange.malformedBodyAnswer) answer = await exchange.malformedBodyAnswer;
+    const malformed = exchange.malformedBodyAnswer;
+    const answer = malformed ? await malformed : result && answerOf(result, exchange);
     close ||= this.#mustClose(exchange);
     if (close) this.#ending.add(exchange.req.socket);
     this.#atTickEnd({ exchange, answer, close });
@@ -172,10 +175,13 @@ export function atTickEnd<T>(take: (items: readonly T[]) => void): (item: T) => 
   };
 }
 
-function failure(gateway: Gateway, exchange: Exchange, error: unknown): ApiAnswer {
-  if (error instanceof GatewayError) return refusal(error.refusal, exchange.shownId);
+const answerOf = (result: HandlerResult, { shownId }: Exchange): ApiAnswer =>
+  "body" in result ? result : refusal(result, shownId);
+
+function failure(gateway: Gateway, exchange: Exchange, error: unknown): Refusal {
+  if (error instanceof GatewayError) return error.refusal;
   gateway.log.error({ request_id: exchange.requestId, err: error }, "internal fault");
-  return refusal(refuse("internal"), exchange.shownId);
+  return refuse("internal");
 }
 
 type Overload = keyof typeof OVERLOADED;
@@ -192,7 +198,7 @@ const OVERLOADED = {
 const UPGRADE_REFUSED = refuse("upgrade_refused");
 const ignore = (): void => undefined;
 
-type Answered = Promise<ApiAnswer | undefined> | ApiAnswer;
+type Handled = Promise<HandlerResult | undefined> | HandlerResult;
 
 /** Finds the route, the key and the handler of each request whose head is valid. */
 class Dispatcher {
@@ -205,8 +211,8 @@ class Dispatcher {
     this.#uploads = new Uploads((total) => gateway.metrics.uploads.set(total));
   }
 
-  /** @returns the answer; undefined when the client went away */
-  dispatch(exchange: Exchange, head: RequestHead): Answered {
+  /** @returns undefined when the client went away */
+  dispatch(exchange: Exchange, head: RequestHead): Handled {
     const gateway = this.#gateway;
     const { snapshot } = gateway.live;
     const found = route(exchange.req.method ?? "", exchange.req.url ?? "");
@@ -214,19 +220,19 @@ class Dispatcher {
     exchange.route = target.template;
     if (target.kind === "callback") return receiveCallback(gateway, exchange, head, target.token);
     if (target.kind === "outside" && head.authorization === undefined) {
-      return refusal(refuse("path_not_found"), exchange.shownId);
+      return refuse("path_not_found");
     }
     const identity = gateway.authenticator.known.get(head.authorization ?? "");
     // With `deny`, an unavailable store denies every request; of a key that is not known yet, if it is unavailable to all.
     if (snapshot.config.store.fallbackStrategy === "deny")
       gateway.store.requireUsable(identity?.key.partition);
-    if (isPreflight(exchange.req)) return refusal(preflightRefusal(target), exchange.shownId);
+    if (isPreflight(exchange.req)) return preflightRefusal(target);
     if (!identity) return this.#authenticate(exchange, head, snapshot, target);
     return this.#handle(callOf(gateway, exchange, head, snapshot, identity), target);
   }
 
   /** Answers a request that must not be served, with its key's rate-limit headers if they can be read. */
-  async refuseHead(exchange: Exchange, head: RequestHead, fault: Refusal): Promise<ApiAnswer> {
+  async refuseHead(exchange: Exchange, head: RequestHead, fault: Refusal): Promise<Refusal> {
     const gateway = this.#gateway;
     try {
       const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
@@ -234,12 +240,12 @@ class Dispatcher {
       if (identity.outcome === "known") {
         const context = callOf(gateway, exchange, head, gateway.live.snapshot, identity);
         const refused = limitUtilityRequests(context) ?? (await inspectKey(context));
-        if (refused) return refusal(refused, exchange.shownId);
+        if (refused) return refused;
       }
     } catch {
       // The store is unavailable: the headers stay zero.
     }
-    return refusal(fault, exchange.shownId);
+    return fault;
   }
 
   async #authenticate(
@@ -247,11 +253,11 @@ class Dispatcher {
     head: RequestHead,
     snapshot: Snapshot,
     target: CustomerRoute,
-  ): Promise<ApiAnswer | undefined> {
+  ): Promise<HandlerResult | undefined> {
     const gateway = this.#gateway;
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const identity = await gateway.authenticator.authenticate(head.authorization, address);
-    if (identity.outcome === "refused") return refusal(identity.refusal, exchange.shownId);
+    if (identity.outcome === "refused") return identity.refusal;
     if (snapshot.config.store.fallbackStrategy === "deny")
       gateway.store.requireUsable(identity.key.partition);
     if (head.forwardedFor !== undefined) noteUntrustedProxy(gateway, exchange, address);
@@ -259,26 +265,29 @@ class Dispatcher {
   }
 
   /** Confirms what this process remembers: the key may not be used so. */
-  async #confirmRestrictions(context: RequestContext, target: CustomerRoute): Promise<ApiAnswer | undefined> {
-    const { usage, exchange } = context;
+  async #confirmRestrictions(
+    context: RequestContext,
+    target: CustomerRoute,
+  ): Promise<HandlerResult | undefined> {
+    const { usage } = context;
     let refused: Refusal | undefined;
     if (isFromAllowedAddress(context)) refused = limitUtilityRequests(context) ?? (await inspectKey(context));
     else if (mayConfirm(context)) refused = await inspectKey(context);
     else refused = refuseRestricted(context, usage.restrictions?.text);
-    return refused ? refusal(refused, exchange.shownId) : this.#serve(context, target);
+    return refused ?? this.#serve(context, target);
   }
 
-  #handle(context: RequestContext, target: CustomerRoute): Answered {
+  #handle(context: RequestContext, target: CustomerRoute): Handled {
     if (context.usage.restrictions === undefined || isAllowed(context)) return this.#serve(context, target);
     return this.#confirmRestrictions(context, target);
   }
 
-  #serve(context: RequestContext, target: CustomerRoute): Answered {
+  #serve(context: RequestContext, target: CustomerRoute): Handled {
     const isSending = target.kind === "generate" || target.kind === "upload";
     if (isSending && this.#gateway.maintenance.current !== undefined) return denyInMaintenance(context);
     if (LIMITED_KINDS.has(target.kind)) {
       const slowDown = limitUtilityRequests(context) ?? limitRequestsInFlight(context);
-      if (slowDown) return refusal(slowDown, context.exchange.shownId);
+      if (slowDown) return slowDown;
     }
     switch (target.kind) {
       case "generate":
@@ -292,10 +301,10 @@ class Dispatcher {
       case "usage":
         return usage(context);
       case "wrong_method":
-        return deny(context, refuse("method_not_allowed", { allow: target.allow }));
+        return refuseKnown(context, refuse("method_not_allowed", { allow: target.allow }));
       case "unknown_path":
       case "outside":
-        return deny(context, refuse("path_not_found"));
+        return refuseKnown(context, refuse("path_not_found"));
     }
   }
 }
@@ -366,7 +375,7 @@ const OUTSIDE: Route = { kind: "outside", template: "unknown" };
 /** All route templates, for documentation and for tests of the closed label set. */
 export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, CALLBACK_TEMPLATE, "unknown", "none"];
 
-/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. A query is ignored. */
+/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. The query is no part of it. */
 export function route(method: string, target: string): Route {
   const query = target.indexOf("?");
   const path = query < 0 ? target : target.slice(0, query);

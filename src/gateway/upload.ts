@@ -1,4 +1,4 @@
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type HandlerResult, success } from "../domain/envelope.ts";
 import { refuse } from "../domain/errors.ts";
 import { continueReading, type RequestContext, UpstreamStep } from "./http-exchange.ts";
 import { inspectKey } from "./inspect-key.ts";
@@ -21,18 +21,18 @@ export class Uploads {
   }
 
   /** INSPECT, then the form streams through; no cost, no tier limit. @returns undefined when the client went away */
-  async upload(context: RequestContext): Promise<ApiAnswer | undefined> {
+  async upload(context: RequestContext): Promise<HandlerResult | undefined> {
     const { config, exchange, gateway, key } = context;
     gateway.uploadStarted(exchange.req, key.accountId);
     try {
       const refused = await inspectKey(context);
-      if (refused) return refusal(refused, exchange.shownId);
+      if (refused) return refused;
     } catch (error) {
       if (!(await passUnmetered(context, error, true))) throw error;
     }
     const ofKey = this.#byKey.get(key.keyId) ?? 0;
-    if (ofKey >= config.server.uploadsPerKey) return refusal(KEY_LIMIT, exchange.shownId);
-    if (this.#total >= config.upstream.uploadConnections) return refusal(TOTAL_LIMIT, exchange.shownId);
+    if (ofKey >= config.server.uploadsPerKey) return KEY_LIMIT;
+    if (this.#total >= config.upstream.uploadConnections) return TOTAL_LIMIT;
     this.#count(key.keyId, 1);
     try {
       return await stream(context);
@@ -60,7 +60,7 @@ const TOTAL_LIMIT = refuse("overloaded", {
   detail: "upload_connections",
 });
 
-async function stream(context: RequestContext): Promise<ApiAnswer | undefined> {
+async function stream(context: RequestContext): Promise<HandlerResult | undefined> {
   const { gateway, config, exchange } = context;
   const step = new UpstreamStep(context, "upload");
   const sent = gateway.uploads(config).send(exchange, exchange.requestId, {
@@ -71,7 +71,7 @@ async function stream(context: RequestContext): Promise<ApiAnswer | undefined> {
   });
   const outcome = step.end(await sent);
   if (outcome.outcome === "client_gone") return undefined;
-  if (outcome.outcome !== "answered") return refusal(uploadRefusal(context, outcome), exchange.shownId);
+  if (outcome.outcome !== "answered") return uploadRefusal(context, outcome);
   if (exchange.degraded) showKnownLimits(context);
   return success(JSON.stringify({ ...outcome.data, url: outcome.url, expires_at: outcome.expiresAt }));
 }

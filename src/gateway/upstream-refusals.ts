@@ -43,10 +43,11 @@ export type FailedPoll = Exclude<PollOutcome, { outcome: "task" } | { outcome: "
 
 export function pollRefusal(outcome: FailedPoll): Refusal {
   switch (outcome.outcome) {
+    // It may not know it yet. Once it has said so for a minute, OBSERVE ends the task, and that is the answer.
     case "gone":
-      return refuse("task_not_found", { detail: "the upstream does not know the task" });
+      return notAsked({ detail: "the upstream does not know the task" });
     case "refused":
-      return refusedByUpstream(outcome);
+      return outcome.aboutTask ? refusedByUpstream(outcome) : notAsked(outcome);
     case "rate_limited":
       return rateLimited(outcome);
     case "refused_gateway":
@@ -55,16 +56,19 @@ export function pollRefusal(outcome: FailedPoll): Refusal {
       return refuse("overloaded", { retryAfterSeconds: OVERLOADED_WAIT_SECONDS, detail: outcome.detail });
     case "misrouted":
     case "unroutable":
-    case "failed": {
-      const text = "The video generation service could not be asked for this task";
-      return failed("upstream_failed", FAILED_WAIT_SECONDS, outcome.detail, text);
-    }
+    case "failed":
+      return notAsked(outcome);
     case "timed_out": {
       const text = "The video generation service gave no answer in time";
       return failed("upstream_timeout", FAILED_WAIT_SECONDS, outcome.detail, text);
     }
   }
 }
+
+const notAsked = ({ detail }: { detail: string }): Refusal => {
+  const text = "The video generation service could not be asked for this task";
+  return failed("upstream_failed", FAILED_WAIT_SECONDS, detail, text);
+};
 
 type RefusedUpload = Exclude<UploadOutcome, { outcome: "answered" } | { outcome: "client_gone" }>;
 

@@ -1,4 +1,4 @@
-import { type ApiAnswer, refusal, success } from "../domain/envelope.ts";
+import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
 import { calendarProblem, dayText, isDay } from "../domain/moments.ts";
 import { DETAILS_MAX, unknownName } from "../domain/problems.ts";
@@ -26,12 +26,12 @@ export interface UsageAnswer {
 }
 
 /** GET /usage: what the key's account has used. It is rolled up about once a second, and read beside the requests. */
-export async function usage(context: RequestContext): Promise<ApiAnswer> {
+export async function usage(context: RequestContext): Promise<HandlerResult> {
   const { gateway, exchange, key } = context;
   const question = questionOf(exchange.req.url ?? "", Date.now());
-  if ("name" in question) return refusal(await refuseCounted(context, question), exchange.shownId);
+  if ("name" in question) return refuseCounted(context, question);
   const refused = await inspectKey(context);
-  if (refused) return refusal(refused, exchange.shownId);
+  if (refused) return refused;
   const { rows, since } = await storeStep(context, "USAGE", gateway.usageOf(key.accountId, question));
   return success(JSON.stringify({ ...question, by: undefined, group_by: question.by, since, rows }));
 }
@@ -47,7 +47,8 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
     else if (query.getAll(name).length > 1) problems.push({ path: "", message: `${name} is given twice` });
   }
   const to = query.get("to") ?? dayText(nowMs);
-  const from = query.get("from") ?? (isDay(to) ? dayText(Date.parse(to) - (DAYS_DEFAULT - 1) * DAY_MS) : to);
+  const lastMs = isDay(to) ? Date.parse(to) : nowMs;
+  const from = query.get("from") ?? dayText(lastMs - (DAYS_DEFAULT - 1) * DAY_MS);
   for (const [name, day] of Object.entries({ from, to }))
     if (!isDay(day)) {
       const why = calendarProblem(day);

@@ -119,9 +119,7 @@ export class ImageForm {
       const asText = invalidForm("/file", "file must be sent as a file, with a filename");
       this.#fail(name === "file" ? asText : unknownField(name));
     });
-    form.on("partsLimit", () =>
-      this.#fail(invalidForm("", "the form must have one part only, the image in field file")),
-    );
+    form.on("partsLimit", () => this.#fail(invalidForm("", ONE_PART)));
     form.on("error", (error) => {
       const why = error instanceof Error ? error.message : "unreadable";
       this.#fail(invalidForm("", `the form is malformed: ${why}`));
@@ -317,9 +315,12 @@ export function invalidForm(path: string, message: string): Refusal {
   return refuse("invalid_request", { text: `Invalid request: ${message}`, details: [{ path, message }] });
 }
 
+const ONE_PART = "the form must have one part only, the image in field file";
+
 function unknownField(name = ""): Refusal {
+  if (name === "") return invalidForm("/", ONE_PART);
   const { path, message } = unknownName("", name, ["file"]);
-  return invalidForm(path, `${message}; the form must have one part only, the image in field file`);
+  return invalidForm(path, `${message}; ${ONE_PART}`);
 }
 
 export function wrongMedia(why: string): Refusal {

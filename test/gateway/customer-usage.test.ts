@@ -53,6 +53,9 @@ test("an account reads its usage by day, endpoint and key, of all its keys", asy
 
 test.each([
   ["?from=2026-02-30", /from must be a day such as 2026-10-31; 2026-02 has no day 30/],
+  ["?to=-000001-01", /^Invalid request: to must be a day such as 2026-10-31$/],
+  ["?from=%2B012026-10&to=%2B012026-10", /from must be a day such as 2026-10-31/],
+  ["?to=0000-01-01", /from must be a day such as 2026-10-31/],
   ["?from=2026-03-02&to=2026-03-01", /from must not come after to/],
   ["?from=2026-01-01&to=2026-12-31", /92 days/],
   ["?group_by=hour", /group_by must be one of/],

@@ -66,6 +66,26 @@ test("generations and uploads are 503 in every gateway within two seconds, polls
   expect(body.data).toHaveLength(2);
 });
 
+// Guarantee: programs that ignore Retry-After do not load the store that may be what is maintained.
+test("generations of a key above its rate are refused before the store is asked", async () => {
+  const strict = await givenGateway({
+    redisUrl: redis.url,
+    generator: stage.gateway.generator,
+    config: { server: { utilityRequestsPerSecond: 1 } },
+  });
+  try {
+    const { key } = await stage.givenKey(await stage.givenAccount(1000));
+    expectStatus(await set({ on: true, retry_after: 120 }), 200);
+    await until(async () => (await generate(strict, key)).status === 503, "maintenance");
+    const replies = await Promise.all(Array.from({ length: 30 }, () => generate(strict, key)));
+    const slowed = replies.filter(({ body }) => body.code === 2007);
+    expect(slowed.length).toBeGreaterThanOrEqual(15);
+  } finally {
+    await set({ on: false });
+    await strict.stop();
+  }
+});
+
 test("only a token of all accounts with its scope begins it, with a message and a wait that make sense", async () => {
   const token = await stage.givenToken(["usage:read"]);
   expectStatus(await set({ on: true }, token), 403);

@@ -245,7 +245,7 @@ const GENERATION: Row[] = [
 const TASK: Row[] = [
   ["TooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", "/api/v1/tasks/a")],
   ["TooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", "/api/v1/tasks/a")],
-  ["BadRequest", "invalid_request", raw("GET", "/api/v1/tasks/a", "Content-Length: 1")],
+  ["TaskBadRequest", "invalid_request", raw("GET", "/api/v1/tasks/a", "Content-Length: 1")],
   [
     "Forbidden",
     "account_suspended",
@@ -318,7 +318,7 @@ const UPLOADS: Row[] = [
 const ACCOUNT: Row[] = [
   ["CreditsTooManyRequests", "too_many_unknown_keys", (stage) => tooMany(stage, "GET", CREDITS)],
   ["CreditsTooManyRequests", "slow_down", (stage) => tooFast(stage, "GET", CREDITS)],
-  ["BadRequest", "invalid_request", raw("GET", CREDITS, "Content-Length: 1")],
+  ["CreditsBadRequest", "invalid_request", raw("GET", CREDITS, "Content-Length: 1")],
   [
     "ServiceUnavailable",
     "overloaded",

@@ -271,9 +271,10 @@ describe("polls that the upstream does not answer well", () => {
     ["poll-status=401", 502, 502],
     ["poll-status=402", 502, 502],
     ["poll-status=403", 502, 502],
-    ["poll-status=404", 404, 404],
+    ["poll-status=404", 502, 502],
     ["poll-status=405", 502, 502],
     ["poll-status=407", 502, 502],
+    ["poll-status=408", 502, 502],
     ["poll-status=409", 409, 409],
     ["poll-status=422", 422, 422],
     ["poll-status=429 poll-retry-after=3", 429, 2004],
@@ -282,8 +283,9 @@ describe("polls that the upstream does not answer well", () => {
     ["poll-status=503", 502, 502],
     ["poll-status=504", 502, 502],
     ["poll-code=401", 502, 502],
-    ["poll-code=404", 404, 404],
+    ["poll-code=404", 502, 502],
     ["poll-code=429", 429, 2004],
+    ["poll-code=500", 502, 502],
     ["poll-code=1001", 502, 1001],
     ["poll-fault=reset", 502, 502],
     ["poll-fault=truncate", 502, 502],
@@ -296,8 +298,10 @@ describe("polls that the upstream does not answer well", () => {
     const reply = await poll(uncached, key, id);
     expectStatus(reply, status);
     expect(reply.body.code).toBe(code);
-    if (code === 404) expect(reply.body.error).toBe("Task not found");
     if (code === 2004) expect(reply.body.retryAfter).toBe(10);
+    // The task is charged and may be running: only where the upstream refuses it for good, no program should ask again.
+    const isFinal = [400, 409, 422, 1001].includes(code);
+    expect(reply.headers.get("x-should-retry")).toBe(isFinal ? "false" : null);
     expect(reply.body.error).not.toMatch(/API key|Invalid API|credential/i);
     expect(limitsOf(reply)).toMatchObject({ active: 1, remaining: 999 });
     expect(await consumption(uncached, key)).toMatchObject({ balance: 990, totalUsed: 10, active: 1 });

@@ -19,7 +19,7 @@ import {
   whileAway,
 } from "../support/store-stage.ts";
 import { setKeyFields } from "../support/stored-records.ts";
-import { setStatus } from "./spec-stage.ts";
+import { asking, BOAT, setStatus } from "./spec-stage.ts";
 
 let stage: Stage;
 beforeAll(async () => {
@@ -102,6 +102,30 @@ test("the line of an unmetered generation has its price, also where its outcome 
     await generate(stage.gateway, key, "[sandbox: reset]");
     expect(lastLine()).toMatchObject({ outcome: "upstream_unclear", degraded: true, price: PRICE });
   });
+});
+
+test("an unmetered generation that finds the upstream's queue full is refused as the API describes it", async () => {
+  const narrow = await givenStage({
+    config: { store: { fallbackStrategy: "allow" }, upstream: { connections: 1 } },
+  });
+  try {
+    const key = await narrow.givenKey();
+    expectStatus(await generate(narrow.gateway, key), 200);
+    await whileAway(narrow, async () => {
+      const slow = [1, 2].map(() => generate(narrow.gateway, key, "A boat [sandbox: delay=2s]"));
+      const waiting = () => narrow.gateway.metric('tollgate_upstream_waiting_requests{kind="generate"}');
+      await until(
+        async () => (await waiting())[0]?.endsWith(" 1") === true,
+        "one to wait for the connection",
+      );
+      const refused = await asking(narrow.gateway)("POST", TEXT_TO_VIDEO, { key: key.key, body: BOAT });
+      expectStatus(refused, 503);
+      expect(refused.headers.get("x-gateway-degraded")).toBe("store");
+      for (const reply of await Promise.all(slow)) expectDegraded(reply);
+    });
+  } finally {
+    await narrow.stop();
+  }
 });
 
 test("a key never seen by this gateway is denied, however good it is", async () => {

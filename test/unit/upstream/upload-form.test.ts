@@ -205,6 +205,14 @@ test("a field that is not the file is named, with the one that was meant", async
   expect(refusal?.text).toContain("File is not a known parameter; did you mean file?");
 });
 
+test("a part without a name is refused in words that make sense", async () => {
+  const { refusal } = await parse([formOf([{ name: "", filename: "a.png", type: "image/png", body: png }])]);
+  expect(refusal).toMatchObject({
+    text: "Invalid request: the form must have one part only, the image in field file",
+    details: [{ path: "/" }],
+  });
+});
+
 describe("400", () => {
   const file = { filename: "a.png", type: "image/png", body: png };
   const cases: [name: string, form: Buffer, path: string][] = [
