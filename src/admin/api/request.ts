@@ -123,12 +123,16 @@ export async function readJsonBody<Schema extends TObject>(
   if (!isUnicode(value)) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
-  if (!Value.Check(schema, value))
-    throw invalid(explained(schema, schemaProblems(schema, value), value), schema);
+  requireValid(schema, value);
   const unrounded: unknown = JSON.parse(String(bytes) || "{}", fractional);
-  if (!Value.Check(schema, unrounded))
-    throw invalid(explained(schema, schemaProblems(schema, unrounded), value), schema);
+  requireValid(schema, unrounded, value);
   return value;
+}
+
+/** @param given what the problems quote @throws Problem that names each broken rule */
+export function requireValid(schema: TObject, value: unknown, given = value as Record<string, unknown>): void {
+  if (!Value.Check(schema, value))
+    throw invalid(explained(schema, schemaProblems(schema, value), given), schema);
 }
 
 /** For JSON.parse: a number that it would round to a whole one, such as 9007199254740990.6, stays a fraction. */
