@@ -42,6 +42,16 @@ describe("times", () => {
       expect(reply.body.errors[0].path).toBe("?from");
     },
   );
+
+  test.each(["/audit", "/transactions", "/accounts/{account}/timeline", "/accounts/{account}/transactions"])(
+    "before 1970 there is nothing in %s",
+    async (path) => {
+      const account = await stage.givenAccount();
+      const reply = await stage.manage("GET", `${path.replace("{account}", account)}?to=1960-01-01`);
+      expectStatus(reply, 200);
+      expect(reply.body).toMatchObject({ data: [], next_cursor: null });
+    },
+  );
 });
 
 describe("texts", () => {
