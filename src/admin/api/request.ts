@@ -3,6 +3,7 @@ import { type Static, type TObject, Type } from "typebox";
 import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
+import { isIdentity } from "../../domain/limits.ts";
 import { DAY_MS, isDay, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
 import { MULTIPLIER_RULE } from "../../domain/money.ts";
 import { DETAILS_MAX, nearest, problemsOf, shown } from "../../domain/problems.ts";
@@ -110,9 +111,8 @@ export async function readJsonBody<Schema extends TObject>(
     throw invalid([{ path: "", message: "the connection ended before the body was complete" }]);
   });
   if (bytes === undefined) throw new Problem("too_large", `the body must not exceed ${BODY_BYTES_MAX} bytes`);
-  if (encoding !== undefined && encoding !== "identity") {
+  if (!isIdentity(encoding))
     throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
-  }
   if (bytes.length > 0 && !JSON_TYPE.test(type ?? "")) {
     throw new Problem("unsupported_media_type", "the body must be application/json");
   }
