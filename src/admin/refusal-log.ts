@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { dropOldest } from "../domain/bounded.ts";
 import { decoded } from "../domain/endpoints.ts";
-import { visible } from "../domain/operator-texts.ts";
+import { visible, withoutSecrets } from "../domain/operator-texts.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 
@@ -84,8 +84,3 @@ export function shortened(whole: string): string {
   while (bytesOf(`${text.slice(0, chars)}…`) > TEXT_BYTES_MAX) chars = Math.floor(chars * 0.9);
   return `${text.slice(0, chars)}…`;
 }
-
-const SECRET = /\b(sk|tgm)_[^\s"'`/?&,;]+/g;
-
-/** A text in which no key or token stands: somebody may give one where an id belongs. */
-export const withoutSecrets = (text: string): string => text.replace(SECRET, "$1_…");

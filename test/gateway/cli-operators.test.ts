@@ -222,6 +222,7 @@ test("a token is shown once, listed, and ends when it is revoked", async () => {
   });
   const nodes = oneNode(connection.redis);
   expect(await findToken(nodes, made.token)).toMatchObject({ tokenId: made.token_id, label });
+  expect(await refusal("tokens", "revoke", made.token)).not.toContain(made.token);
   const { tokens } = await json("tokens", "list");
   const listed = tokens.find(({ token_id }: { token_id: string }) => token_id === made.token_id);
   expect(listed).toMatchObject({ label });

@@ -111,8 +111,7 @@ export async function readJsonBody<Schema extends TObject>(
     throw invalid([{ path: "", message: "the connection ended before the body was complete" }]);
   });
   if (bytes === undefined) throw new Problem("too_large", `the body must not exceed ${BODY_BYTES_MAX} bytes`);
-  if (!isIdentity(encoding))
-    throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
+  if (!isIdentity(encoding)) throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
   if (bytes.length > 0 && !JSON_TYPE.test(type ?? "")) {
     throw new Problem("unsupported_media_type", "the body must be application/json");
   }
@@ -130,7 +129,11 @@ export async function readJsonBody<Schema extends TObject>(
 }
 
 /** @param given what the problems quote @throws Problem that names each broken rule */
-export function requireValid(schema: TObject, value: unknown, given = value as Record<string, unknown>): void {
+export function requireValid<Schema extends TObject>(
+  schema: Schema,
+  value: unknown,
+  given = value as Record<string, unknown>,
+): asserts value is Static<Schema> {
   if (!Value.Check(schema, value))
     throw invalid(explained(schema, schemaProblems(schema, value), given), schema);
 }
