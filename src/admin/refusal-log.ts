@@ -26,7 +26,7 @@ export function createRefusalLog(options: {
   counted(reason: SignInRefusal): void;
   nowMs?: () => number;
 }) {
-  const { counted, nowMs = Date.now } = options;
+  const { counted, nowMs = () => performance.now() } = options;
   const audit = createAudit(options.log);
   const kinds = new Map<string, Kind>();
 
