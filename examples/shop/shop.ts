@@ -105,8 +105,8 @@ const tryTwice = async (rotate: () => Promise<string | undefined>): Promise<stri
 /** A new key; the one before goes on for a day. */
 async function newKey(tollgate: Tollgate, customerId: string): Promise<object> {
   const key = await tryTwice(async () => {
-    const { data } = await tollgate.keys(customerId);
-    const latest = data.find(({ status, rotated_to }) => status === "active" && rotated_to === null);
+    const keys = await tollgate.keys(customerId);
+    const latest = keys.find(({ status, rotated_to }) => status === "active" && rotated_to === null);
     if (latest === undefined) throw new ShopError(404, "no such key");
     return (await tollgate.rotateKey(customerId, latest.key_id, "24h")).key;
   });

@@ -22,6 +22,9 @@ export class TollgateError extends Error {
   }
 }
 
+const path = (parts: TemplateStringsArray, ...ids: string[]): string =>
+  String.raw({ raw: parts }, ...ids.map(encodeURIComponent));
+
 const TRIES = 3;
 const TIMEOUT_MS = 10_000;
 
@@ -35,9 +38,6 @@ export type Tollgate = ReturnType<typeof createTollgate>;
  * @param token with the scopes accounts:write, accounts:reinstate, keys:read, keys:write, credits:write, tasks:write, usage:read
  */
 export function createTollgate({ url, token }: { url: string; token: string }) {
-  const path = (parts: TemplateStringsArray, ...ids: string[]): string =>
-    String.raw({ raw: parts }, ...ids.map(encodeURIComponent));
-
   async function once<T>(
     method: string,
     target: string,
@@ -88,7 +88,12 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
           "Idempotency-Key": requestId,
         },
       ),
-    keys: (accountId: string) => call<{ data: Key[] }>("GET", path`/accounts/${accountId}/keys?limit=100`),
+    /** Oldest first, with those that have ended. */
+    keys: (accountId: string) =>
+      allRows<Key>((cursor) => {
+        const query = new URLSearchParams({ limit: "100", ...cursor });
+        return call("GET", `${path`/accounts/${accountId}/keys`}?${query}`);
+      }),
     /** A new key in the place of this one. @param overlap how long the old one goes on @throws TollgateError 409 if that was done, also by an earlier try */
     rotateKey: (accountId: string, keyId: string, overlap: string) =>
       call<Key>("POST", path`/accounts/${accountId}/keys/${keyId}/rotate`, { overlap }),
@@ -117,7 +122,7 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
   };
 }
 
-/** The rows of all pages: a page of usage has at most 1,000, and may end with a month. */
+/** The rows of all pages: one of keys has at most 100, one of usage 1,000, and may end with a month. */
 async function allRows<Row>(
   read: (cursor: { cursor?: string }) => Promise<{ data: Row[]; next_cursor: string | null }>,
 ): Promise<Row[]> {

@@ -54,7 +54,7 @@ export function createAccess(options: {
 }) {
   const { token, host, hosts = () => [] } = options;
   const expected = token === undefined ? undefined : digestOf(token);
-  const nowMs = options.nowMs ?? Date.now;
+  const nowMs = options.nowMs ?? (() => performance.now());
   // People may have chosen ADMIN_TOKEN, so guesses at it lock it out. An API token is none, and what was wrong locks out no right one.
   const guesses = createWrongTokens(nowMs);
   const unknown = createWrongTokens(nowMs);

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import { dropOldest } from "../domain/bounded.ts";
 import { decoded } from "../domain/endpoints.ts";
-import { visible } from "../domain/operator-texts.ts";
+import { visible, withoutSecrets } from "../domain/operator-texts.ts";
 import { createAudit, type Logger } from "../telemetry/log.ts";
 import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
 
@@ -26,7 +26,7 @@ export function createRefusalLog(options: {
   counted(reason: SignInRefusal): void;
   nowMs?: () => number;
 }) {
-  const { counted, nowMs = Date.now } = options;
+  const { counted, nowMs = () => performance.now() } = options;
   const audit = createAudit(options.log);
   const kinds = new Map<string, Kind>();
 
@@ -84,8 +84,3 @@ export function shortened(whole: string): string {
   while (bytesOf(`${text.slice(0, chars)}…`) > TEXT_BYTES_MAX) chars = Math.floor(chars * 0.9);
   return `${text.slice(0, chars)}…`;
 }
-
-const SECRET = /\b(sk|tgm)_[^\s"'`/?&,;]+/g;
-
-/** A text in which no key or token stands: somebody may give one where an id belongs. */
-export const withoutSecrets = (text: string): string => text.replace(SECRET, "$1_…");

@@ -1,9 +1,11 @@
 import { InvalidArgumentError, Option } from "commander";
 import type { TObject, TSchema } from "typebox";
+import { requireValid } from "../admin/api/request.ts";
 import type { ApiCall, Operation } from "../admin/api/route.ts";
 import type { OperationSettings } from "../admin/api/services.ts";
 import { requireWebhooks } from "../admin/api/services.ts";
 import { archiveLookUps, type LazyArchive, lazyArchive } from "../archive/archived-reads.ts";
+import { parseJson } from "../domain/json.ts";
 import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { findKey } from "../operations/keys/keys.ts";
@@ -84,6 +86,7 @@ export const workCommand =
         const examples = fields.slice(0, 2).map(({ form }) => `--${nameOf(form)}`);
         throw new OperatorError(`nothing to change; give an option such as ${examples.join(" or ")}`);
       }
+      if (body) requireValid(body, values);
       const call = callOf(params, body ? { body: values } : { query: values }, flags);
       await runOperation(operation, work, spec, call, flags);
     });
@@ -173,11 +176,10 @@ function decimal(text: string): number {
 }
 
 function jsonObject(text: string): unknown {
-  try {
-    return text === "" ? undefined : JSON.parse(text);
-  } catch {
-    throw new InvalidArgumentError('It must be a JSON object such as \'{"plan":"gold"}\'.');
-  }
+  if (text === "") return undefined;
+  const parsed = parseJson(text);
+  if (parsed.ok) return parsed.value ?? NULL;
+  throw new InvalidArgumentError('It must be a JSON object such as \'{"plan":"gold"}\'.');
 }
 
 function wordsOf(text: string, known: readonly string[] | undefined): string[] {

@@ -88,10 +88,6 @@ export function findingsText({ ok, violations, unlisted = 0 }: Findings, what: s
 export const numbered = (count: number, one: string, many: string): string =>
   `${count} ${count === 1 ? one : many}`;
 
-/** Masks API keys in a message: errors end up in logs and tickets. A semicolon at the end belongs to the message. */
-export const withoutKeys = (text: string): string =>
-  text.replaceAll(/\bsk_[\x21-\x2b\x2d-\x7e]{5,}/g, (key) => (key.endsWith(";") ? "sk_...;" : "sk_..."));
-
 export const shownPath = (file: string): string => {
   const relative = path.relative(process.cwd(), file);
   return relative === "" || relative.startsWith("..") ? file : relative;

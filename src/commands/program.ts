@@ -1,6 +1,6 @@
 import { styleText } from "node:util";
 import { Command, CommanderError } from "commander";
-import { visibleLines } from "../domain/operator-texts.ts";
+import { visibleLines, withoutSecrets } from "../domain/operator-texts.ts";
 import { inCommandWords } from "../records/operator-error.ts";
 import { REVISION, VERSION } from "../telemetry/version.ts";
 import { auditCommand, tokensCommand } from "./access.ts";
@@ -14,7 +14,6 @@ import { doctorCommand } from "./doctor/doctor.ts";
 import { EXAMPLES, NOTES } from "./examples.ts";
 import { keysCommand } from "./keys.ts";
 import { ledgerCommand } from "./ledger.ts";
-import { withoutKeys } from "./output.ts";
 import { partitionsCommand } from "./partitions.ts";
 import { priceCommand } from "./price.ts";
 import { maintenanceCommand, storeCommand } from "./store.ts";
@@ -64,7 +63,7 @@ export async function run(words: readonly string[]): Promise<number> {
     // Wrong usage; Commander has said so.
     if (error instanceof CommanderError) return error.exitCode;
     process.stderr.write(
-      `${paint("red", "error:", process.stderr)} ${visibleLines(withoutKeys(inCommandWords(error)))}\n`,
+      `${paint("red", "error:", process.stderr)} ${visibleLines(withoutSecrets(inCommandWords(error)))}\n`,
     );
     return 1;
   }
@@ -93,7 +92,7 @@ function applyDefaults(command: Command): void {
       getOutHasColors: () => hasColours(process.stdout),
       getErrHasColors: () => hasColours(process.stderr),
       outputError: (text, write) =>
-        write(withoutKeys(text).replace(/^error:/, paint("red", "error:", process.stderr))),
+        write(withoutSecrets(text).replace(/^error:/, paint("red", "error:", process.stderr))),
     });
   command.addHelpText("after", ({ error }) =>
     afterHelp(commandPath(command), error ? process.stderr : process.stdout),

@@ -54,6 +54,12 @@ const UNSEEN = /[\p{Cc}\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\
 export const visible = (text: string): string =>
   text.replace(UNSEEN, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
 
+/** Keys that were taken over may have any visible character but a comma. A semicolon at the end belongs to the text. */
+const SECRET = /\b(sk|tgm)_[^\s,]{3,}[^\s,;]/g;
+
+/** Without API keys and tokens: somebody may give one where an id belongs, and errors end up in logs and tickets. */
+export const withoutSecrets = (text: string): string => text.replace(SECRET, "$1_…");
+
 export const capitalized = (text: string): string => text.charAt(0).toUpperCase() + text.slice(1);
 
 export const visibleLines = (text: string): string => text.split("\n").map(visible).join("\n");

@@ -60,7 +60,7 @@ interface Lane {
 }
 
 function laneOf(partition: number, after: StreamPosition | undefined, toMs: number | undefined): Lane {
-  const newest = toMs === undefined ? "+" : `(${toMs + CLOCK_SLACK_MS}-0`;
+  const newest = toMs === undefined ? "+" : `${Math.max(0, toMs + CLOCK_SLACK_MS)}`;
   const from = after === undefined ? newest : partition < after.partition ? after.id : `(${after.id}`;
   return { partition, buffer: [], from, done: false };
 }

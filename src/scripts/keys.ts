@@ -19,6 +19,8 @@ interface IssueCall {
   spendsIn?: string | undefined;
   /** Of the call that makes the key, where that may be repeated. */
   fingerprint?: string | undefined;
+  /** The key that it replaces, as the caller has seen it, and when that one ends or is revoked (Unix ms). */
+  replaces?: ReplacedKey | undefined;
   /** True refuses to create the account. */
   accountMustExist?: boolean;
   /** How many keys the account may have, revoked ones included; no bound when left out. */
@@ -30,18 +32,25 @@ interface IssueCall {
   actor: Actor;
 }
 
+export interface ReplacedKey {
+  keyId: string;
+  revision: number;
+  end: { field: "revoked_at" | "expires_at"; atMs: number };
+}
+
 /** `balance`: credits that can be spent. */
 interface Issued {
-  outcome: "issued" | "known" | "unknown_account" | "closed" | "too_many_keys" | "too_large";
+  outcome: "issued" | "known" | "unknown_account" | "closed" | "too_many_keys" | "stale" | "too_large";
   balance: number;
 }
 
 export const issue: Script<IssueCall, Issued> = {
   name: "issue",
-  keys({ key: { names, accountId, partition } }) {
+  keys({ key: { names, accountId, partition }, replaces }) {
     const { keys, references } = accountNames(partition, accountId);
     const { accounts, tiers } = partitionNames(partition);
-    return [names.key, names.account, keys, accounts, names.ledger, references, tiers];
+    const oldKey = replaces ? keyNames(partition, replaces.keyId).key : names.key;
+    return [names.key, names.account, keys, accounts, names.ledger, references, tiers, oldKey];
   },
   args({ key, tier, digest, limits, credits, reference, kind = "purchase", actor, ...more }) {
     const record = {
@@ -57,10 +66,11 @@ export const issue: Script<IssueCall, Issued> = {
     const fields = Object.entries(record).flatMap(([field, value]) =>
       value === undefined ? [] : [field, value],
     );
-    const { accountMustExist, keysMax = Number.MAX_SAFE_INTEGER } = more;
+    const { accountMustExist, keysMax = Number.MAX_SAFE_INTEGER, replaces } = more;
     const who = actorText(actor);
     const rules = [accountMustExist ? 1 : 0, keysMax];
-    return [key.keyId, key.accountId, credits, reference, storedKind(kind), who, ...rules, ...fields];
+    const old = replaces ? [replaces.revision, replaces.end.field, replaces.end.atMs] : ["", "", ""];
+    return [key.keyId, key.accountId, credits, reference, storedKind(kind), who, ...rules, ...old, ...fields];
   },
   read: ([outcome, balance]) => ({ outcome: outcome as Issued["outcome"], balance: Number(balance) }),
 };
@@ -68,33 +78,28 @@ export const issue: Script<IssueCall, Issued> = {
 interface ChangeCall {
   keyId: string;
   partition: number;
-  /** Nothing is changed if the record has this field. */
-  unless?: string;
   /** Nothing is changed if the record has another revision. */
   ifRevisions?: readonly number[] | undefined;
   /** Null removes a field. */
   fields: Readonly<Record<string, string | number | null>>;
-  action?: "key.patch" | "key.rotate";
   actor: Actor;
 }
 
 type Changed =
   | { outcome: "changed"; revision: number }
-  | { outcome: "unchanged" | "kept" | "stale" | "missing" };
+  | { outcome: "unchanged" | "revoked" | "stale" | "missing" };
 
 export const change: Script<ChangeCall, Changed> = {
   name: "change",
   keys: ({ partition, keyId }) => [keyNames(partition, keyId).key, partitionNames(partition).tiers],
-  args: ({ unless = "", ifRevisions = [], action = "key.patch", actor, fields }) => [
-    unless,
+  args: ({ ifRevisions = [], actor, fields }) => [
     ifRevisions.join(),
     actorText(actor),
-    action,
     ...fieldsAndValues(fields),
   ],
   read([outcome, , revision]) {
     if (outcome === "changed") return { outcome, revision: Number(revision) };
-    return { outcome: outcome as "unchanged" | "kept" | "stale" | "missing" };
+    return { outcome: outcome as "unchanged" | "revoked" | "stale" | "missing" };
   },
 };
 

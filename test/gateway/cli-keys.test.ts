@@ -275,6 +275,10 @@ describe("keys", () => {
     );
     expect(ends.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected", "rejected"]);
     const { rotated_to } = await json("keys", "show", keyId);
+    expect(
+      (await json("keys", "list", "--account", accountId)).keys,
+      "none that nobody has seen",
+    ).toHaveLength(2);
     const made = async (): Promise<number> =>
       (await json("keys", "list", "--account", accountId)).keys.length;
     const before = await made();

@@ -56,6 +56,23 @@ test("an account is created, shown, changed and listed", async () => {
   ]);
 });
 
+// Guarantee: what the management API would refuse is refused here, too: a script met such a threshold with each charge, and failed.
+test.each([
+  ["--alerts", '{"credits_below":["["]}', "alerts.credits_below[0] must be an integer"],
+  ["--alerts", '{"credits_below":[1.5]}', "alerts.credits_below[0] must be an integer"],
+  ["--alerts", '{"credits_below":"100"}', "alerts.credits_below must be an array"],
+  ["--alerts", '{"credit_below":[100]}', "did you mean credits_below?"],
+  ["--alerts", "[100]", "alerts must be an object"],
+  ["--metadata", "0", "metadata must be an object or null"],
+  ["--metadata", '{"plan":"pro","plan":"basic"}', "It must be a JSON object"],
+])("accounts set %s %s changes nothing", async (option, text, why) => {
+  const id = randomId("acc");
+  const account = await json("accounts", "create", id, "--metadata", '{"plan":"gold"}');
+  expect(await refusal("accounts", "set", id, option, text)).toContain(why);
+  expect(await json("accounts", "show", id)).toEqual(account);
+  expect(await json("accounts", "set", id, "--metadata", "null")).not.toHaveProperty("metadata");
+});
+
 test("a key has a label and a cap of the month, and every change of it a name", async () => {
   const { accountId, keyId } = await givenCliAccount(connection);
   const by = ["--as", "bob"];
@@ -205,6 +222,7 @@ test("a token is shown once, listed, and ends when it is revoked", async () => {
   });
   const nodes = oneNode(connection.redis);
   expect(await findToken(nodes, made.token)).toMatchObject({ tokenId: made.token_id, label });
+  expect(await refusal("tokens", "revoke", made.token)).not.toContain(made.token);
   const { tokens } = await json("tokens", "list");
   const listed = tokens.find(({ token_id }: { token_id: string }) => token_id === made.token_id);
   expect(listed).toMatchObject({ label });

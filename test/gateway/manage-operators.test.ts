@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { addRefusals, topRefusals } from "../../src/operations/accounts/refusals.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -155,6 +156,22 @@ describe("actions", () => {
     expectStatus(await generate(key), 200);
     expect(stage.gateway.logs.join()).not.toContain(key);
   });
+
+  test.each(["/", "?", "&", ";", "'", '"', "`"])(
+    "no part of a key with %s is in log or answer",
+    async (sign) => {
+      const { accountId } = await stage.gateway.givenKey();
+      const key = `sk_${randomUUID()}${sign}${randomUUID()}`;
+      expectStatus(await stage.manage("POST", `/accounts/${accountId}/keys/import`, { body: { key } }), 201);
+      const path = `/accounts/${accountId}/keys/${encodeURIComponent(key)}/revoke`;
+      const answer = await stage.manage("POST", path, { body: {} });
+      expectStatus(answer, 404);
+      for (const part of key.split(sign)) {
+        expect(JSON.stringify(answer.body)).not.toContain(part);
+        expect(stage.gateway.logs.join()).not.toContain(part);
+      }
+    },
+  );
 
   test("a released task is refunded and its slot is free", async () => {
     const { key, accountId } = await stage.gateway.givenKey({ credits: 100, limits: { max_concurrent: 1 } });

@@ -1,4 +1,5 @@
 import { spawn } from "node:child_process";
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -140,6 +141,21 @@ test("a customer signs up, buys a package, makes a video, is suspended, and gets
       balance: 500,
       usage: [{ endpoint: TEXT_TO_VIDEO, ...expected }],
     });
+});
+
+// Guarantee: keys that have ended stay in the list, so the last page has the one to replace.
+test("a customer of a hundred keys before gets another one", async () => {
+  const customerId = `cus_${randomUUID()}`;
+  await stage.manage("POST", "/accounts", { body: { account_id: customerId } });
+  for (let made = 0; made < 100; made++) {
+    const { key_id } = await stage.givenKey(customerId);
+    await stage.manage("POST", `/accounts/${customerId}/keys/${key_id}/revoke`, { body: {} });
+  }
+  const { key } = await stage.givenKey(customerId);
+  const renewed = await shop.call("POST", `/customers/${customerId}/new-key`);
+  expectStatus(renewed, 200);
+  expect(renewed.body.api_key).toMatch(/^sk_/);
+  expect(renewed.body.api_key).not.toBe(key);
 });
 
 test("another customer's video is not refunded, and a mistake is told", async () => {

@@ -5,7 +5,7 @@ import { readEvent } from "../../src/records/deliveries.ts";
 import { keyRef, partitionNames } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account, suspend } from "../../src/scripts/accounts.ts";
-import { change, expiring, issue, revoke } from "../../src/scripts/keys.ts";
+import { change, expiring, issue, type ReplacedKey, revoke } from "../../src/scripts/keys.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
@@ -206,11 +206,20 @@ test("a key that is revoked is told of once", async () => {
 
 test("a key that a rotation revokes at once is told of, and one that a rotation leaves valid for a while is not", async () => {
   const key = await givenAccount(10);
-  const { keyId, partition } = key;
+  const replace = (keyId: string, heir: string, end: ReplacedKey["end"]) =>
+    run(issue, {
+      ...{ key: keyRef(heir, key.accountId, key.partition), tier: "standard", digest: heir, limits: {} },
+      ...{ credits: 0, reference: "", actor: cliActor(), replaces: { keyId, revision: 0, end } },
+    });
+  const [second, third] = [randomId("key"), randomId("key")];
   const endMs = stage.clock.nowMs + 30 * DAY_MS;
-  for (const end of [{ expires_at: endMs }, { revoked_at: stage.clock.nowMs }])
-    await run(change, { keyId, partition, fields: end, action: "key.rotate", actor: cliActor() });
-  expect(await eventsOf(key)).toEqual([{ type: "key.revoked", data: { key_id: keyId } }]);
+  await replace(key.keyId, second, { field: "expires_at", atMs: endMs });
+  const now = { field: "revoked_at", atMs: stage.clock.nowMs } as const;
+  for (const outcome of ["issued", "stale"]) {
+    const heir = outcome === "issued" ? third : randomId("key");
+    expect(await replace(second, heir, now)).toMatchObject({ outcome });
+  }
+  expect(await eventsOf(key)).toEqual([{ type: "key.revoked", data: { key_id: second } }]);
 });
 
 test("an account that is suspended or closed is told so each time, and not that it is active again", async () => {

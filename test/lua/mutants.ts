@@ -1156,7 +1156,7 @@ export const HOLDING_MUTANTS: readonly Mutant[] = [
 export const ARCHIVE_MUTANTS: readonly Mutant[] = [
   mutant("a new key is not noted", "issue", 'note_changed(key, "key " .. key_id)', ""),
   mutant("a new account is not noted", "issue", 'note_changed(key, "account " .. account_id)', ""),
-  mutant("a changed key is not noted", "change", 'note_changed(key, "key " .. key_id)', ""),
+  mutant("a changed key is not noted", "include/key_change", 'note_changed(key, "key " .. key_id)', ""),
   mutant(
     "a later change is not counted",
     "include/changes",
@@ -1572,7 +1572,7 @@ export const FROZEN_MUTANTS: readonly Mutant[] = [
 /** Mistakes in the count of keys by tier, which the model does not know. */
 export const TIER_MUTANTS: readonly Mutant[] = [
   without("a new key is not counted", "issue", "count_tier(key, tiers)\n"),
-  without("a changed key is not counted anew", "change", "count_tier(key, tiers)\n"),
+  without("a changed key is not counted anew", "include/key_change", "  count_tier(key, tiers)\n"),
   mutant("a revoked key is counted", "include/keys", "f[1] and not f[2] and f[1]", "f[1]"),
   mutant("a key is counted only once in its life", "include/keys", "tier == counted", "counted"),
   mutant("it stays counted under its former tier", "include/keys", "counted, -1)", "counted, 0)"),
@@ -1652,13 +1652,15 @@ export const OPERATOR_MUTANTS: readonly Mutant[] = [
   mutant("any revision is good for a key", "change", "if not is_seen(revisions, record[2])", "if false"),
   mutant("a first revision is not 0", "include/changes", '(revision or "0")', '(revision or "")'),
   mutant("a part of a revision is good", "include/changes", '.. ",", "," .. (revision', '.. ",", (revision'),
-  mutant("a key's revision stays", "change", '"revision", 1)', '"revision", 0)'),
+  mutant("a key's revision stays", "include/key_change", '"revision", 1)', '"revision", 0)'),
   without(
     "a key that is not there is made",
     "change",
     'if not record[1] then return { "missing", now } end\n',
   ),
-  mutant("a revoked key changes", "change", 'if absent_field ~= "" and', "if false and"),
+  mutant("a revoked key changes", "change", "if record[3] then", "if false then"),
+  mutant("any revision is good to rotate", "issue", "not is_seen(old_revision, old[2])", "false"),
+  mutant("what is not there is rotated", "issue", "not old[1] or", ""),
   mutant(
     "a key's repeat is audited",
     "change",
@@ -1861,7 +1863,7 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
   mutant("a revoked key is not told of", "include/keys", '"webhooks")', '"label")'),
   mutant(
     "a key that a rotation revokes is not told of",
-    "change",
+    "include/key_change",
     "if after.revoked_at and after.revoked_at ~= cjson.null then",
     "if false then",
   ),
@@ -1990,7 +1992,7 @@ export const PACKED_MUTANTS: readonly Mutant[] = [
 
 /** What a key is held to after a change of it. */
 export const TERMS_MUTANTS: readonly Mutant[] = [
-  without("a changed key keeps its terms", "change", 'call("HDEL", key, "terms")\n'),
+  without("a changed key keeps its terms", "include/key_change", '  call("HDEL", key, "terms")\n'),
   without("a revoked key keeps its terms", "revoke", 'call("HDEL", key, "terms")\n'),
   mutant(
     "terms of one key are those of all",
@@ -2307,8 +2309,8 @@ export const WORD_MUTANTS: readonly Mutant[] = [
   mutant("a new label alone changes nothing", "account", "(after.label or after.metadata)", "after.metadata"),
   mutant("new metadata alone changes nothing", "account", "(after.label or after.metadata)", "after.label"),
   mutant("labels of new keys are not listed", "issue", '_text("ZADD"', '_text("ZREM"'),
-  mutant("former labels of keys stay", "change", '_text("ZREM"', '_text("ZADD"'),
-  mutant("later labels of keys are not listed", "change", '_text("ZADD"', '_text("ZREM"'),
+  mutant("former labels of keys stay", "include/key_change", '_text("ZREM"', '_text("ZADD"'),
+  mutant("later labels of keys are not listed", "include/key_change", '_text("ZADD"', '_text("ZREM"'),
   mutant("references are not listed", "include/references", '_reference("ZADD"', '_reference("ZREM"'),
   mutant("forgotten references stay", "include/references", '_reference("ZREM"', '_reference("ZADD"'),
   mutant("capitals stay", "include/words", "string.lower(text)", "text"),

@@ -183,7 +183,10 @@ test("what was changed of a key while it was rotated holds for the new one", asy
   await revokeKey(nodes, heir, BOB);
   await expect(rotateKey(nodes, heir, 60_000, ANN)).rejects.toMatchObject({ problem: "key_revoked" });
   const { keys } = await listKeys(nodes, accountId, { limit: 100 });
-  expect(keys.filter(({ status }) => status === "active").map(({ keyId }) => keyId)).toEqual([issued.keyId]);
+  expect(keys.map(({ keyId, status }) => [keyId, status])).toEqual([
+    [issued.keyId, "active"],
+    [heir.keyId, "revoked"],
+  ]);
 });
 
 // Guarantee: a shop that lost the answer asks again, and has one key; the secret is shown once.
@@ -278,7 +281,7 @@ test("each change has one audit record with what it was before and after, and a 
     ["key.revoke", BOB.by, "", "key", { revoked_at: null }, { revoked_at: "a time" }],
   ]);
   expect(seen).toEqual({
-    refusals: ["conflict", "not_found", "stale", "not_found", "stale", "conflict"],
+    refusals: ["conflict", "not_found", "stale", "not_found", "stale", "conflict", "not_found", "conflict"],
     noKey: ["missing", 0],
     released: ["voided", "ended", "already_void", "already_finished"],
     revisions: [1, 2],
@@ -545,6 +548,9 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
 
   const rotated = await rotateKey(nodes, (await readKey(nodes, key.keyId, accountId))!, 60_000, ANN);
   const fresh = (await readKey(nodes, rotated.keyId, accountId))!;
+  // As it was before, and one that is not there.
+  for (const gone of [key, { ...key, keyId: ghost }])
+    refusals.push(await refusal(rotateKey(nodes, gone, 60_000, BOB)));
   for (const _ of [1, 2]) await revokeKey(nodes, fresh, BOB);
   refusals.push(await refusal(changeKey(nodes, fresh, { tier: "gold" }, BOB)));
   const old = await readKey(nodes, key.keyId, accountId);

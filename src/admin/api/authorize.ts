@@ -137,7 +137,7 @@ interface Count {
 }
 
 /** Bounds what tokens of the management API write: a small one must not fill the store. What they refuse does not count. */
-export function createWriteBudget(bounds: () => WriteBounds, nowMs: () => number = Date.now) {
+export function createWriteBudget(bounds: () => WriteBounds, nowMs: () => number = () => performance.now()) {
   const families = new Map<string, Used>();
 
   function usedBy(owner: string): Used {

@@ -1,7 +1,7 @@
 import { type Problem as FieldProblem, GatewayError } from "../../domain/errors.ts";
+import { withoutSecrets } from "../../domain/operator-texts.ts";
 import { OperatorError, type OperatorProblem } from "../../records/operator-error.ts";
 import type { SignInRefusal } from "../../telemetry/metrics/requests.ts";
-import { withoutSecrets } from "../refusal-log.ts";
 
 /** Not imported: decision 0040. */
 const { STATUS_CODES } = process.getBuiltinModule("node:http");

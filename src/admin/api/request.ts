@@ -3,6 +3,7 @@ import { type Static, type TObject, Type } from "typebox";
 import { Value } from "typebox/value";
 import type { Problem as FieldProblem } from "../../domain/errors.ts";
 import { isObject, isUnicode, parseJsonBytes } from "../../domain/json.ts";
+import { isIdentity } from "../../domain/limits.ts";
 import { DAY_MS, isDay, momentMs, TIME_RULE, timeProblem } from "../../domain/moments.ts";
 import { MULTIPLIER_RULE } from "../../domain/money.ts";
 import { DETAILS_MAX, nearest, problemsOf, shown } from "../../domain/problems.ts";
@@ -110,9 +111,7 @@ export async function readJsonBody<Schema extends TObject>(
     throw invalid([{ path: "", message: "the connection ended before the body was complete" }]);
   });
   if (bytes === undefined) throw new Problem("too_large", `the body must not exceed ${BODY_BYTES_MAX} bytes`);
-  if (encoding !== undefined && encoding !== "identity") {
-    throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
-  }
+  if (!isIdentity(encoding)) throw new Problem("unsupported_media_type", "Content-Encoding is not supported");
   if (bytes.length > 0 && !JSON_TYPE.test(type ?? "")) {
     throw new Problem("unsupported_media_type", "the body must be application/json");
   }
@@ -123,12 +122,20 @@ export async function readJsonBody<Schema extends TObject>(
   if (!isUnicode(value)) {
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
-  if (!Value.Check(schema, value))
-    throw invalid(explained(schema, schemaProblems(schema, value), value), schema);
+  requireValid(schema, value);
   const unrounded: unknown = JSON.parse(String(bytes) || "{}", fractional);
-  if (!Value.Check(schema, unrounded))
-    throw invalid(explained(schema, schemaProblems(schema, unrounded), value), schema);
+  requireValid(schema, unrounded, value);
   return value;
+}
+
+/** @param given what the problems quote @throws Problem that names each broken rule */
+export function requireValid<Schema extends TObject>(
+  schema: Schema,
+  value: unknown,
+  given = value as Record<string, unknown>,
+): asserts value is Static<Schema> {
+  if (!Value.Check(schema, value))
+    throw invalid(explained(schema, schemaProblems(schema, value), given), schema);
 }
 
 /** For JSON.parse: a number that it would round to a whole one, such as 9007199254740990.6, stays a fraction. */

@@ -1,6 +1,6 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import { IDEMPOTENCY_KEY } from "../../domain/limits.ts";
-import { ACCOUNT_ID } from "../../domain/operator-texts.ts";
+import { ACCOUNT_ID, withoutSecrets } from "../../domain/operator-texts.ts";
 import { shown } from "../../domain/problems.ts";
 import { newRequestId } from "../../gateway/http-exchange.ts";
 import { findToken } from "../../operations/access/tokens.ts";
@@ -8,7 +8,7 @@ import { noAccount } from "../../records/operator-error.ts";
 import { UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
 import type { Access } from "../access.ts";
-import { type RefusalLog, requestLine, shortened, withoutSecrets } from "../refusal-log.ts";
+import { type RefusalLog, requestLine, shortened } from "../refusal-log.ts";
 import { compressed, json, type Reply, send } from "../reply.ts";
 import {
   authorize,

@@ -11,8 +11,6 @@ import { inStoreWords, isStoreError, storeReason } from "../../redis/reasons.ts"
 import { readFacts, type StoreRules } from "../../redis/store-facts.ts";
 import { findWritable } from "../store/operator-loss.ts";
 
-export type { RedisNodes };
-
 /** Longer than for requests: pages of records take more time. */
 const COMMAND_TIMEOUT_MS = 5000;
 /** After this time the primaries are looked up again. */

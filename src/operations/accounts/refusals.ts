@@ -1,5 +1,5 @@
 import type { Redis } from "ioredis";
-import { dayText } from "../../domain/moments.ts";
+import { DAY_MS, dayText } from "../../domain/moments.ts";
 import {
   badCursor,
   cursorOf,
@@ -18,7 +18,6 @@ import { requireOrder } from "../access/operator-values.ts";
 import { compareBytes } from "./sorted-lists.ts";
 
 const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 const SHOWN_MS = 8 * DAY_MS;
 const PAGE = 500;
 /** Of the counts by key and outcome. */

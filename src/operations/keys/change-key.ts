@@ -1,7 +1,6 @@
 import { restrictionsText } from "../../domain/key-restrictions.ts";
 import { byLimit, LIMITS, type LimitChanges } from "../../domain/limits.ts";
 import type { Actor } from "../../records/actor.ts";
-import { keyNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -57,7 +56,6 @@ export async function changeKey(
   nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(change, {
     ...key,
-    unless: "revoked_at",
     // The two kinds of restrictions are one field, so that the kind that stays is that of the record which is changed.
     ifRevisions: ifRevisions ?? (fields.restrictions === undefined ? undefined : [key.revision]),
     fields,
@@ -75,7 +73,7 @@ export async function changeKey(
         "stale",
       );
     }
-    case "kept":
+    case "revoked":
       throw alreadyRevoked(key);
     case "missing":
       throw new OperatorError(`there is no key ${key.keyId}`, "not_found");
@@ -142,47 +140,35 @@ export async function rotateKey(
       "key_expired",
     );
   }
-  // After a crash in between there are two valid keys, not none.
   const spendsIn = old.spendsIn ?? old.keyId;
-  const options = { accountId, tier, limits, expiresAtMs, label, restrictions, spendsIn, keysMax };
-  const issued = await issueKey(nodes, options, actor);
   const oldEndsAtMs = Math.min(nowMs + overlapMs, expiresAtMs ?? Number.MAX_SAFE_INTEGER);
-  const end = overlapMs === 0 ? { revoked_at: nowMs } : { expires_at: oldEndsAtMs };
-  const { outcome } = await scriptsOf(redis).run(change, {
-    ...old,
-    unless: "rotated_to",
-    // The new key has what the old one had when it was read.
-    ifRevisions: [old.revision],
-    fields: { rotated_to: issued.keyId, ...end },
-    action: "key.rotate",
-    actor,
-  });
-  if (outcome === "stale") {
-    await revokeKey(nodes, { ...old, keyId: issued.keyId }, actor);
+  const end = { field: overlapMs === 0 ? "revoked_at" : "expires_at", atMs: oldEndsAtMs } as const;
+  // The new key has what the old one had when it was read.
+  const replaces = { keyId: old.keyId, revision: old.revision, end };
+  const options = { accountId, tier, limits, expiresAtMs, label, restrictions, spendsIn, keysMax, replaces };
+  try {
+    return { ...(await issueKey(nodes, options, actor)), oldEndsAtMs };
+  } catch (error) {
+    if (!(error instanceof OperatorError && error.code === "stale")) throw error;
     const latest = await readKey(nodes, old.keyId, accountId);
     if (!latest) throw new OperatorError(`there is no key ${old.keyId}`, "not_found");
     return rotateKey(nodes, latest, overlapMs, actor, keysMax);
   }
-  if (outcome === "kept") {
-    await revokeKey(nodes, { ...old, keyId: issued.keyId }, actor);
-    const { key } = keyNames(old.partition, old.keyId);
-    throw rotatedBefore(old, (await redis.hget(key, "rotated_to")) ?? "another");
-  }
-  return { ...issued, oldEndsAtMs };
 }
 
 /** A repeat after an unconfirmed rotation must be confirmed, too. */
-async function rotatedError(nodes: RedisNodes, old: KeyRecord, newKeyId: string): Promise<OperatorError> {
-  if ((await nodes.confirmed?.()) !== false) return rotatedBefore(old, newKeyId);
-  return new OperatorError(
-    `key ${old.keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; repeat this when they are back`,
-    "unavailable",
-    undefined,
-    "see `tollgate doctor`",
-  );
-}
-
-function rotatedBefore({ keyId, revokedAtMs }: KeyRecord, newKeyId: string): OperatorError {
+async function rotatedError(
+  nodes: RedisNodes,
+  { keyId, revokedAtMs }: KeyRecord,
+  newKeyId: string,
+): Promise<OperatorError> {
+  if ((await nodes.confirmed?.()) === false)
+    return new OperatorError(
+      `key ${keyId} was rotated into ${newKeyId}, but too few replicas have that, and a failover may lose it; repeat this when they are back`,
+      "unavailable",
+      undefined,
+      "see `tollgate doctor`",
+    );
   const end =
     revokedAtMs === undefined
       ? `\`tollgate keys set ${keyId} --expires\` moves the end of the old one`

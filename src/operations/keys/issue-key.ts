@@ -13,7 +13,7 @@ import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
-import { issue } from "../../scripts/keys.ts";
+import { issue, type ReplacedKey } from "../../scripts/keys.ts";
 import {
   requireAccountId,
   requireCredits,
@@ -58,6 +58,7 @@ export interface KeyOptions {
   spendsIn?: string | undefined;
   /** Revoked ones included. */
   keysMax?: number | undefined;
+  replaces?: ReplacedKey | undefined;
 }
 
 export interface IssuedKey {
@@ -75,7 +76,7 @@ const notReserved = (): OperatorError =>
     "see `tollgate doctor`",
   );
 
-/** Creates a key, and its account if missing. Stores only the SHA-256. @throws KnownKeyError, OperatorError */
+/** Creates a key, and its account if missing. Stores only the SHA-256. @throws KnownKeyError, OperatorError, `stale` of a replaced key */
 export async function issueKey(
   nodes: RedisNodes,
   options: KeyOptions = {},
@@ -114,23 +115,23 @@ export async function issueKey(
     digest,
     spendsIn: options.spendsIn,
     keysMax: options.keysMax,
+    replaces: options.replaces,
     credits,
     reference: `key:${keyId}`,
     kind: options.creditsKind ?? "trial",
     actor,
   });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
-  if (outcome === "too_large" || outcome === "too_many_keys" || outcome === "closed") {
-    const name = indexName(digest);
-    await nodes.ofName(name).del(name);
-    if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
-    if (outcome === "closed") throw accountClosed(accountId);
-    throw new OperatorError("the balance would be too large to be exact", "balance_too_large");
-  }
-  return { key, keyId, accountId };
+  if (outcome === "issued") return { key, keyId, accountId };
+  const name = indexName(digest);
+  await nodes.ofName(name).del(name);
+  if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
+  if (outcome === "closed") throw accountClosed(accountId);
+  if (outcome === "stale") throw new OperatorError("the key was changed meanwhile", "stale");
+  throw new OperatorError("the balance would be too large to be exact", "balance_too_large");
 }
 
-interface OnceOptions extends Omit<KeyOptions, "token" | "credits" | "creditsKind"> {
+interface OnceOptions extends Omit<KeyOptions, "token" | "credits" | "creditsKind" | "replaces"> {
   accountId: string;
   /** A repeat has the same. */
   idempotencyKey: string;

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { createAccess } from "../../../src/admin/access.ts";
 
 const TOKEN = "correct-horse-battery";
@@ -25,6 +25,20 @@ describe("with ADMIN_TOKEN", () => {
     expect(statusOf(access.check(request(bearer(`${TOKEN}x`)), "data"))).toBe(401);
     expect(statusOf(access.check(request({ authorization: TOKEN }), "data"))).toBe(401);
     expect(statusOf(access.check(request(bearer(TOKEN)), "data"))).toBe(200);
+  });
+
+  test("nobody waits longer because the clock was set back", () => {
+    vi.useFakeTimers({ toFake: ["Date"], now: 2 * 3_600_000 });
+    try {
+      const access = given();
+      for (let n = 0; n < 10; n++) access.check(request(bearer(`wrong${n}`)), "data");
+      vi.setSystemTime(3_600_000);
+      const entry = access.check(request(bearer(TOKEN)), "data");
+      expect(entry).toMatchObject({ status: 429 });
+      expect(Number("headers" in entry && entry.headers["Retry-After"])).toBeLessThanOrEqual(60);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   test("the eleventh wrong one in a minute is 429, the right one too, and only from that address", () => {

@@ -1,8 +1,8 @@
 import type { Command } from "commander";
 import { expect, test } from "vitest";
 import { EXAMPLES, NOTES } from "../../../src/commands/examples.ts";
-import { withoutKeys } from "../../../src/commands/output.ts";
 import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/program.ts";
+import { withoutSecrets } from "../../../src/domain/operator-texts.ts";
 
 const leaves = (program: Command): Command[] =>
   commandsOf(program).filter((command) => command.commands.length === 0);
@@ -47,10 +47,11 @@ test("an example with an option that is not there would be found", async () => {
 test.each([
   [
     "no task or request sk_live_xx; ended ones are forgotten",
-    "no task or request sk_...; ended ones are forgotten",
+    "no task or request sk_…; ended ones are forgotten",
   ],
-  ["sk_a;b~!x, sk_1234;", "sk_..., sk_...;"],
+  ["sk_a;b~!x, sk_1234;", "sk_…, sk_…;"],
+  ["there is no token tgm_4f9aB7/c2e8d1", "there is no token tgm_…"],
   ["keys begin with sk_, task_1 does not", "keys begin with sk_, task_1 does not"],
-])("of `%s` keys are taken out, and nothing else", (text, left) => {
-  expect(withoutKeys(text)).toBe(left);
+])("of `%s` secrets are taken out, and nothing else", (text, left) => {
+  expect(withoutSecrets(text)).toBe(left);
 });

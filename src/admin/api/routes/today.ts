@@ -1,5 +1,4 @@
 import { type Static, Type } from "typebox";
-import type { RedisNodes } from "../../../operations/access/operator-session.ts";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { readAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
@@ -7,6 +6,7 @@ import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/
 import { withLabels } from "../../../operations/labels.ts";
 import { useOfAccount } from "../../../operations/limit-use.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../operations/store/operator-views.ts";
+import type { RedisNodes } from "../../../redis/nodes.ts";
 import { storeNowMs } from "../../../redis/server-info.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
