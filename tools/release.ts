@@ -47,7 +47,10 @@ function makeArchive(version: string, commit: string): string {
   try {
     const env = { ...process.env, REVISION: commit };
     execFileSync(process.execPath, [join(ROOT, "tools/bundle.ts"), join(work, name)], { env });
-    for (const file of ALONGSIDE) cpSync(join(ROOT, file), join(work, name, file), { recursive: true });
+    // From the commit: beside what it has, `deploy` may have the secrets of somebody's Redis, which Git ignores.
+    const alongside = join(work, "alongside.tar");
+    git("archive", `--output=${alongside}`, commit, ...ALONGSIDE);
+    execFileSync("tar", ["-xf", alongside, "-C", join(work, name)]);
     const sameEachTime = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"];
     const tar = join(work, `${name}.tar`);
     execFileSync(
