@@ -1,5 +1,14 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -60,7 +69,18 @@ describe("npm run release", () => {
     expect(digests[0]).toBe(digests[1]);
     execFileSync("sha256sum", ["-c", `tollgate-${version}.tar.gz.sha256`], { cwd: join(copy, "../first") });
     execFileSync("tar", ["-xzf", `tollgate-${version}.tar.gz`], { cwd: join(copy, "../first") });
-    const cli = join(copy, "../first", `tollgate-${version}`, "src/cli.js");
+    const unpacked = join(copy, "../first", `tollgate-${version}`);
+    // Guarantee: the archive's own service and scripts start what it has.
+    const inFiles = ["package.json", "deploy/systemd/tollgate", "deploy/systemd/tollgate.service"].map(
+      (file) =>
+        readFileSync(join(unpacked, file), "utf8")
+          .match(/src\/[\w-]+\.[jt]s/g)!
+          .filter((one) => !/sandbox/.test(one)),
+    );
+    const programs = [...new Set(inFiles.flat())];
+    expect(programs).toContain("src/main.js");
+    expect(programs.filter((one) => !existsSync(join(unpacked, one)))).toEqual([]);
+    const cli = join(unpacked, "src/cli.js");
     const commit = git("rev-parse", "HEAD");
     expect(execFileSync(process.execPath, [cli, "--version"], { encoding: "utf8" })).toBe(
       `${version} (${commit.slice(0, 12)})\n`,
