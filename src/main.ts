@@ -2,7 +2,6 @@ import cluster from "node:cluster";
 import { availableParallelism } from "node:os";
 import { setFlagsFromString } from "node:v8";
 import { ConfigError, type Loaded, readConfig, redact, requireLoaded } from "./config/config.ts";
-import type { LiveConfig } from "./config/live.ts";
 import { refusedArguments } from "./domain/operator-texts.ts";
 import { startGateway } from "./process/start-gateway.ts";
 import { roleOf, supervise } from "./process/supervisor.ts";
@@ -26,19 +25,29 @@ async function main(): Promise<void> {
     log.info({ workers }, "several processes share the port");
     process.exit(await supervise(workers, log));
   }
-  let live: LiveConfig | undefined;
+  let gateway: Awaited<ReturnType<typeof startGateway>> | undefined;
   let isOutdated = false;
-  // Registered first: without a listener SIGHUP ends the process.
+  // Registered first: without a listener SIGHUP ends the process, and the first process of a container gets no signal at all.
   process.on("SIGHUP", () => {
-    isOutdated = live === undefined;
-    live?.reload("SIGHUP");
+    isOutdated = gateway === undefined;
+    gateway?.live.reload("SIGHUP");
   });
+  // A second signal is ignored: npm and the terminal both send one.
+  const end = async (signal: string): Promise<void> => {
+    log.info({ signal }, "asked to stop");
+    // It has served nobody yet.
+    if (!gateway) process.exit(0);
+    const { clean, cutRequests, cutAnswers } = await gateway.drain();
+    log[clean ? "info" : "warn"]({ clean, cut_requests: cutRequests, cut_answers: cutAnswers }, "stopped");
+    process.exit(clean ? 0 : 1);
+  };
+  process.on("SIGTERM", () => void end("SIGTERM"));
+  process.on("SIGINT", () => void end("SIGINT"));
   const role = roleOf(process.env);
-  const gateway = await startGateway(loaded, log, role);
-  ({ live } = gateway);
+  gateway = await startGateway(loaded, log, role);
+  const { url, adminUrl, live } = gateway;
   if (isOutdated) live.reload("SIGHUP");
   live.watch();
-  const { url, adminUrl } = gateway;
   if (adminUrl === "") log.info({ url }, "one more process listens");
   else log.info({ url, admin_url: adminUrl, config: redact(loaded.config) }, "tollgate is listening");
 
@@ -49,15 +58,6 @@ async function main(): Promise<void> {
       process.exit(1);
     });
   }
-  // A second signal is ignored: npm and the terminal both send one.
-  const end = async (signal: string): Promise<void> => {
-    log.info({ signal }, "asked to stop");
-    const { clean, cutRequests, cutAnswers } = await gateway.drain();
-    log[clean ? "info" : "warn"]({ clean, cut_requests: cutRequests, cut_answers: cutAnswers }, "stopped");
-    process.exit(clean ? 0 : 1);
-  };
-  process.on("SIGTERM", () => void end("SIGTERM"));
-  process.on("SIGINT", () => void end("SIGINT"));
   role.onSupervisorGone(() => void end("none: the supervisor has gone"));
 }
 

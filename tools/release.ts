@@ -13,6 +13,14 @@ const ROOT = resolve(import.meta.dirname, "..");
 const into = resolve(process.argv[2] ?? join(ROOT, "release"));
 const ALONGSIDE = ["README.md", "CHANGELOG.md", "SECURITY.md", "docs", "deploy", "examples/adapters"];
 
+/** They name programs, which the archive has as bundles. */
+const NAMES_PROGRAMS = [
+  "package.json",
+  "deploy/systemd/tollgate",
+  "deploy/systemd/tollgate.service",
+  "docs/operations/install.md",
+];
+
 const git = (...args: string[]): string => execFileSync("git", args, { cwd: ROOT, encoding: "utf8" }).trim();
 const text = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 
@@ -47,7 +55,14 @@ function makeArchive(version: string, commit: string): string {
   try {
     const env = { ...process.env, REVISION: commit };
     execFileSync(process.execPath, [join(ROOT, "tools/bundle.ts"), join(work, name)], { env });
-    for (const file of ALONGSIDE) cpSync(join(ROOT, file), join(work, name, file), { recursive: true });
+    // From the commit: beside what it has, `deploy` may have the secrets of somebody's Redis, which Git ignores.
+    const alongside = join(work, "alongside.tar");
+    git("archive", `--output=${alongside}`, commit, ...ALONGSIDE);
+    execFileSync("tar", ["-xf", alongside, "-C", join(work, name)]);
+    for (const file of NAMES_PROGRAMS) {
+      const path = join(work, name, file);
+      writeFileSync(path, readFileSync(path, "utf8").replaceAll(/src\/(main|cli)\.ts/g, "src/$1.js"));
+    }
     const sameEachTime = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mode=u=rwX,go=rX"];
     const tar = join(work, `${name}.tar`);
     execFileSync(

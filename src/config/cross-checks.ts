@@ -26,7 +26,7 @@ export function crossChecks(data: unknown): BrokenRule[] {
 export const UNREPLACED = /\$\{[A-Za-z_][^}]{0,100}\}/;
 
 /** Repeats the name only, never the rest of the value. */
-function unreplaced(value: unknown, keys: readonly string[] = [], seen = new Set<object>()): BrokenRule[] {
+function unreplaced(value: unknown, keys: readonly string[] = []): BrokenRule[] {
   if (typeof value === "string") {
     const found = UNREPLACED.exec(value)?.[0];
     if (found === undefined) return [];
@@ -34,10 +34,8 @@ function unreplaced(value: unknown, keys: readonly string[] = [], seen = new Set
       { keys, message: `has ${found}, but variables are not replaced in settings; write the value itself` },
     ];
   }
-  // YAML aliases may be recursive.
-  if (typeof value !== "object" || value === null || seen.has(value)) return [];
-  seen.add(value);
-  return Object.entries(value).flatMap(([key, part]) => unreplaced(part, [...keys, key], seen));
+  if (typeof value !== "object" || value === null) return [];
+  return Object.entries(value).flatMap(([key, part]) => unreplaced(part, [...keys, key]));
 }
 
 function notLonger(data: unknown, part: readonly string[], whole: readonly string[]): BrokenRule[] {

@@ -33,8 +33,12 @@ export function differences(from: Written, to: Written): Difference[] {
     }));
 }
 
-const needsRestart = (setting: string): boolean =>
-  NEEDS_RESTART.has(setting) || NEEDS_RESTART.has(setting.split(".", 2).join("."));
+const CONTENT = " (content)";
+
+function needsRestart(setting: string): boolean {
+  const named = setting.replace(CONTENT, "");
+  return NEEDS_RESTART.has(named) || NEEDS_RESTART.has(named.split(".", 2).join("."));
+}
 
 export function inWords({ setting, from, to }: Pick<Difference, "setting" | "from" | "to">): string {
   const words = (value: unknown): string => (value === undefined ? "nothing" : JSON.stringify(value));
@@ -81,7 +85,7 @@ export function settingLeaves(data: unknown): Map<string, unknown> {
 function leaves({ settings, prices, contents = {} }: Written): Map<string, unknown> {
   const found = new Map([...settingLeaves(withoutRedisPassword(settings)), ...settingLeaves(prices)]);
   for (const [setting, content] of Object.entries(contents)) {
-    if (content !== undefined) found.set(`${setting} (content)`, hash("sha256", content).slice(0, 16));
+    if (content !== undefined) found.set(`${setting}${CONTENT}`, hash("sha256", content).slice(0, 16));
   }
   return found;
 }

@@ -239,6 +239,7 @@ const written = ({ settings, config }: Loaded): Written => ({
   settings,
   prices: writtenPrices(config.priceLists),
   contents: {
+    "store.tls_ca": config.store.tlsCa,
     "upstream.tls_ca": config.upstream.tlsCa,
     "upstream.tls_cert": config.upstream.tlsCert && config.upstream.tlsCert + config.upstream.tlsKey,
     "upstream.adapter": moduleId(config.upstream.dialect),
@@ -267,7 +268,8 @@ function withoutRestart(current: Loaded, next: Loaded): Loaded {
     return (named(next) === named(current) ? next : current).extras.tls[listener];
   };
   const settings = withoutRestarts(current.settings, next.settings);
-  const extras = { ...next.extras, tls: { server: tlsOf("server"), admin: tlsOf("admin") } };
+  const authorities = { ...next.extras.authorities, store: current.extras.authorities.store };
+  const extras = { ...next.extras, authorities, tls: { server: tlsOf("server"), admin: tlsOf("admin") } };
   return { ...next, settings, extras, config: toConfig(settings, extras) };
 }
 

@@ -121,6 +121,7 @@ export const NEEDS_RESTART: ReadonlySet<string> = new Set([
   "store.command_timeout",
   "store.confirm_replicas",
   "store.confirm_timeout",
+  "store.allow_no_persistence",
   "store.journal",
   "store.partitions",
   "tracing.endpoint",

@@ -1,6 +1,16 @@
 import { readFileSync, statSync } from "node:fs";
 import path from "node:path";
-import { isAlias, isMap, isScalar, isSeq, LineCounter, type Node, parseDocument, type YAMLError } from "yaml";
+import {
+  type Document,
+  isAlias,
+  isMap,
+  isScalar,
+  isSeq,
+  LineCounter,
+  type Node,
+  parseDocument,
+  type YAMLError,
+} from "yaml";
 import { ConfigError, type ConfigProblem } from "./problems.ts";
 import type { BrokenRule } from "./validate.ts";
 
@@ -39,6 +49,8 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
     prettyErrors: false,
     // The library would print warnings to stderr.
     logLevel: "error",
+    // !!omap, !!set and !!binary would become objects whose content nothing here looks at.
+    resolveKnownTags: false,
     // "10" and 10 become one key of an object, and the later would win.
     uniqueKeys: (a, b) => isScalar(a) && isScalar(b) && String(a.value) === String(b.value),
   });
@@ -48,7 +60,7 @@ export function readYaml(file: string, ifEmpty: string, read: FileReader = fromD
   });
   if (document.errors.some((error) => error.code !== "DUPLICATE_KEY")) throw new ConfigError(problems);
   const root = document.contents;
-  const data = plainData(() => document.toJS(), name);
+  const data = plainData(document, name);
   if (data === null && problems.length === 0) {
     // A file that is being written is empty first.
     const what = /\S/.test(source) ? "holds nothing but comments" : "is empty";
@@ -107,12 +119,25 @@ export function readFailure(error: unknown): string {
   return String(code);
 }
 
-/** Recursive or missing aliases fail here. */
-function plainData(build: () => unknown, name: string): unknown {
+/** Whoever walks through the settings would never come to the end of a recursive alias. */
+function plainData(document: Document, name: string): unknown {
+  let message = "an alias stands for a map or list that it is in";
   try {
-    return build();
+    const data: unknown = document.toJS();
+    if (isTree(data)) return data;
   } catch (error) {
-    throw new ConfigError([{ file: name, path: "", message: (error as Error).message }]);
+    // Missing aliases, and too many of them.
+    ({ message } = error as Error);
+  }
+  throw new ConfigError([{ file: name, path: "", message }]);
+}
+
+function isTree(data: unknown): boolean {
+  try {
+    JSON.stringify(data);
+    return true;
+  } catch {
+    return false;
   }
 }
 

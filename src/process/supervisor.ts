@@ -73,10 +73,7 @@ class Supervisor {
     const startedMs = performance.now();
     this.#workers.set(number, worker);
     worker.on("message", (message: ToSupervisor) => this.#onMessage(number, worker, message));
-    worker.on("error", (error) =>
-      this.#log.error({ err: error, worker: number }, "a worker cannot be reached"),
-    );
-    worker.once("exit", (exitCode, signal) => {
+    const ended = (exitCode: number, signal: string): void => {
       this.#workers.delete(number);
       this.#serving.delete(worker);
       this.#metrics.ended(worker);
@@ -91,6 +88,12 @@ class Supervisor {
       const fields = { worker: number, exit_code: exitCode, signal, again_in_ms: nextMs };
       this.#log.error(fields, "a worker ended; it is started again");
       void delay(nextMs).then(() => (this.#isStopping ? this.stop("SIGTERM") : this.launch(number, nextMs)));
+    };
+    worker.once("exit", ended);
+    worker.on("error", (error) => {
+      this.#log.error({ err: error, worker: number }, "a worker cannot be reached");
+      // The system made no process, so none exits: a limit of processes or files.
+      if (worker.process.pid === undefined) ended(1, "none");
     });
   }
 

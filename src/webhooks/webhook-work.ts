@@ -42,7 +42,7 @@ export function createWebhookWork(options: {
     metrics.webhooksOverdue.set(overdueMs / 1000);
     metrics.webhooksWaiting.set(waiting);
     metrics.webhookBytes.set(bytes);
-    metrics.webhooksDropped.set(dropped);
+    if (dropped !== undefined) metrics.webhooksDropped.set(dropped);
   }
 
   return {
@@ -99,9 +99,10 @@ function createQueueFigures(connection: Connection) {
       return figures;
     });
 
-  return async (): Promise<QueueFigures> => {
+  return async () => {
     const all: QueueFigures[] = [];
-    for (const primary of connection.primaries())
+    const primaries = connection.primaries();
+    for (const primary of primaries)
       await figuresOf(primary).then(
         (figures) => all.push(figures),
         // The latest figures of one that does not answer: an outage ends no alarm.
@@ -111,7 +112,10 @@ function createQueueFigures(connection: Connection) {
     const sum = (field: "waiting" | "bytes" | "dropped"): number =>
       all.reduce((total, figures) => total + figures[field], 0);
     const firstDueMs = dues.length === 0 ? undefined : Math.min(...dues);
-    return { firstDueMs, waiting: sum("waiting"), bytes: sum("bytes"), dropped: sum("dropped") };
+    // While a primary has not answered yet, the sum would rise by what was dropped there long ago.
+    const isWhole = connection.known.facts !== undefined && all.length === primaries.length;
+    const dropped = isWhole ? sum("dropped") : undefined;
+    return { firstDueMs, waiting: sum("waiting"), bytes: sum("bytes"), dropped };
   };
 }
 

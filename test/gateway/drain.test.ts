@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -224,6 +225,30 @@ test("a charge that the store never heard of is made by the next process", async
   await givenProcess({}, journal);
   await expectBound(key);
   expect(polled({ generator })).toHaveLength(0);
+});
+
+// Guarantee: the first process of a container, which gets no signal that it does not listen to, is not killed at the end of its grace.
+test("SIGTERM ends a process that is still starting", async () => {
+  const folder = await mkdtemp(join(tmpdir(), "tollgate-starting-"));
+  cleanups.push(() => rm(folder, { recursive: true }));
+  const held = join(folder, "held");
+  const hold = `
+    import { writeFileSync } from "node:fs";
+    import { Server } from "node:net";
+    Server.prototype.listen = () => {
+      writeFileSync(${JSON.stringify(held)}, "");
+      setInterval(() => undefined, 1000);
+    };`;
+  const urls = { REDIS_URL: redis.url, UPSTREAM_URL: generator.url };
+  const program = await startProgram({
+    ...urls,
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(hold)}`,
+  });
+  cleanups.push(() => program.stop());
+  await until(() => existsSync(held), "the gateway to be about to listen");
+  program.signal("SIGTERM");
+  expect((await program.ended()).how).toBe("exit code 0");
+  expect(program.logs().at(-1)).toMatchObject({ msg: "asked to stop", signal: "SIGTERM" });
 });
 
 describe("a start that cannot be", () => {

@@ -55,10 +55,16 @@ afterAll(async () => {
 const generate = (): Promise<Reply> =>
   send(gateway.url, "POST", TEXT_TO_VIDEO, { key, body: { prompt: "A paper boat" } });
 
-/** Replaces the config file as editors do; its journal stays where it was. */
+/** Settings that need a restart, as the gateway was started with them. */
+const startedWith = ({ configFile }: { configFile: string } = gateway) => ({
+  journal: join(dirname(configFile), "journal"),
+  allow_no_persistence: true,
+});
+
+/** Replaces the config file as editors do. */
 function edit(content: Sections | string, { configFile } = gateway): void {
-  const journal = join(dirname(configFile), "journal");
-  const text = typeof content === "string" ? content : JSON.stringify({ store: { journal }, ...content });
+  const store = startedWith({ configFile });
+  const text = typeof content === "string" ? content : JSON.stringify({ store, ...content });
   writeFileSync(`${configFile}.new`, text);
   renameSync(`${configFile}.new`, configFile);
 }
@@ -263,7 +269,7 @@ test("config diff says what a file would change in the running gateway, before i
   const file = `${gateway.configFile}.planned`;
   const plan = sections(30_000, {
     server: { port: 8081, drain_delay: "5s" },
-    store: { journal: join(dirname(gateway.configFile), "journal"), partitions: 8 },
+    store: { ...startedWith(), partitions: 8 },
     tasks: { sweep_interval: "1m", refund_failed: false },
     prices: resolve("config/prices/overview.yaml") as never,
   });

@@ -3,7 +3,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { webhookNames } from "../../src/records/names.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import { partitionsOf } from "../../src/redis/store-facts.ts";
-import { until } from "../support/gateway.ts";
+import { type TestGateway, until } from "../support/gateway.ts";
 import {
   finishTask,
   givenEndpoint,
@@ -27,9 +27,16 @@ test("where the store's events are full, messages are dropped and said; tasks ar
   expect(test).toMatchObject({ status: 409, body: { code: "too_many_deliveries" } });
   expect(await endpoint.read()).toMatchObject({ dropped: 6, waiting: 0 });
   expect(await endpoint.deliveries()).toEqual([]);
-  const dropped = async (): Promise<number> =>
-    Number((await stage.gateway.metric("tollgate_webhook_deliveries_dropped "))[0]?.split(" ").at(-1));
+  const droppedAt = async (gateway: TestGateway): Promise<string | undefined> =>
+    (await gateway.metric("tollgate_webhook_deliveries_dropped "))[0]?.split(" ").at(-1);
+  const dropped = async (): Promise<number> => Number(await droppedAt(stage.gateway));
   await until(async () => (await dropped()) === 6, "the metric to say so");
+  // Guarantee: TollgateWebhooksDropped takes nothing that was dropped before a gateway starts for new.
+  const later = await givenWebhookStage({ redisUrl: own.redis.url });
+  const seen = new Set([await droppedAt(later.gateway)]);
+  await until(async () => seen.add(await droppedAt(later.gateway)).has("6"), "the next gateway to say so");
+  expect(seen).not.toContain("0");
+  await later.stop();
   const { ok, violations, entries } = await verifyLedger(nodes);
   expect({ ok, violations }).toEqual({ ok: true, violations: [] });
   expect(entries).toBeGreaterThanOrEqual(6);

@@ -1,3 +1,4 @@
+import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -231,8 +232,6 @@ const processesOf = (ids: readonly string[]): Set<string> => new Set(ids.map((id
 
 /** Process ids of the workers, the one without an admin port first. */
 async function workersOf(supervisor: number): Promise<number[]> {
-  const { execFileSync } = await import("node:child_process");
-  const { readFileSync } = await import("node:fs");
   const pids = execFileSync("pgrep", ["-P", String(supervisor)], { encoding: "utf8" })
     .trim()
     .split("\n")
@@ -323,6 +322,25 @@ test("while a process does not send its metrics, the page of metrics is 500", as
   const why = (): boolean => JSON.stringify(gateway.logs()).includes("a worker does not send its metrics");
   await until(why, "the log to say why");
   await until(async () => (await page()).status === 200, "the metrics of both");
+});
+
+// Guarantee: a gateway that could not start a process for a moment is whole again, and ends when it is told to.
+test("a process that the system does not make at first is started once it does", async () => {
+  const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
+  const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
+  onTestFinished(() => gateway.stop());
+  const told = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
+  await until(() => told("one more process listens") === 1, "the second one");
+  const openFiles = (soft: number) =>
+    execFileSync("prlimit", ["--pid", String(gateway.pid), `--nofile=${soft}:`]);
+  openFiles(10);
+  const [second] = await workersOf(gateway.pid);
+  process.kill(second!, "SIGKILL");
+  await until(() => told("a worker cannot be reached") > 0, "the supervisor to have tried in vain");
+  openFiles(1024);
+  await until(() => told("one more process listens") === 2, "a new one");
+  gateway.signal("SIGTERM");
+  expect((await gateway.ended()).how).toBe("exit code 0");
 });
 
 /** A port that somebody else has, until the test ends. */

@@ -104,6 +104,22 @@ test("its gateways are those of the plain manifests", async () => {
   expect(withoutNames(chart)).toEqual(withoutNames(plain));
 });
 
+// Guarantee: who made the ConfigMap as deploy/kubernetes says has gateways that trust their Redis.
+test("the authority of Redis is where make-secrets.sh and the manifests of Redis put it", async () => {
+  const { objects } = await rendered({ redisAuthorityConfigMap: "redis-ca" });
+  const [{ env, volumeMounts }] = ofKind(objects, "StatefulSet").spec.template.spec.containers;
+  const { value: file } = env.find(({ name }: Manifest) => name === "NODE_EXTRA_CA_CERTS");
+  expect(await readFile(join(ROOT, "deploy/redis/make-secrets.sh"), "utf8")).toContain(
+    `\nNODE_EXTRA_CA_CERTS=${file}\n`,
+  );
+  const { mountPath } = volumeMounts.find(({ name }: Manifest) => name === "redis-ca");
+  const key = file.replace(`${mountPath}/`, "");
+  for (const topology of ["redis-sentinel", "redis-cluster"])
+    expect(await readFile(join(ROOT, `deploy/kubernetes/${topology}/kustomization.yaml`), "utf8")).toMatch(
+      new RegExp(`create configmap redis-ca --from-file=\\S+/${key} `),
+    );
+});
+
 test("its configuration is one that the gateway takes, and a change of it makes no new pods", async () => {
   const before = await rendered();
   const after = await rendered(EVERYTHING);

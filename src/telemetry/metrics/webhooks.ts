@@ -4,7 +4,7 @@ export const DELIVERY_OUTCOMES = ["delivered", "again", "retried", "failed", "di
 
 export function webhookMetrics({ counter, gauge }: MetricFactory) {
   const aggregator = "max";
-  return {
+  const metrics = {
     webhookDeliveries: counter(
       "tollgate_webhook_deliveries_total",
       "Tries of webhook messages that this gateway has made, by what came of them.",
@@ -32,6 +32,9 @@ export function webhookMetrics({ counter, gauge }: MetricFactory) {
       { aggregator },
     ),
   };
+  // Absent until it is read: what rises from 0 would be taken for new losses.
+  metrics.webhooksDropped.remove();
+  return metrics;
 }
 
 /** Outcomes of callbacks to an address that a gateway has made. */

@@ -42,3 +42,21 @@ test("new certificates of the upstream in the same file count after a reload; a 
   expect(live.reload("test")).toBe("refused");
   expect(live.config().upstream.tlsCa).toBe(second.trim());
 });
+
+// Guarantee: the alert on expiry goes on while the connection to Redis trusts the old authorities, which it does until a restart.
+test("new certificates of Redis in the same file wait for a restart, and are named as that", async () => {
+  const [first, second] = [selfSignedCertificate().cert, selfSignedCertificate().cert];
+  const file = givenFiles({ "tollgate.yaml": CONFIG, "ca.pem": first });
+  const metrics = createMetrics();
+  const log = createLogger("silent", { write: () => undefined });
+  const live = createLiveConfig({ loaded: requireLoaded(readConfig({ env: {}, file })), log, metrics });
+  writeFileSync(path.join(path.dirname(file), "ca.pem"), second);
+  expect(live.reload("test")).toBe("changed");
+  expect(live.config()).toMatchObject({
+    store: { tlsCa: first.trim() },
+    upstream: { tlsCa: second.trim() },
+  });
+  expect(live.describe().awaiting_restart).toEqual([
+    { setting: "store.tls_ca (content)", file: expect.stringMatching(/^[\da-f]{16}$/) },
+  ]);
+});

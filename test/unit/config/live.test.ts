@@ -404,6 +404,23 @@ describe("what needs a restart", () => {
     expect(live.describe().awaiting_restart).toEqual([]);
   });
 
+  // Guarantee: what is told to be in force is: the connection to Redis has these from the start.
+  test("is all that the connection to Redis was made with", () => {
+    const { file } = givenFolder();
+    const { live } = givenLive(file);
+    const { fallbackStrategy, allowMaxPerKey, ledgerCheckIntervalMs, ...atStart } = live.config().store;
+    const store =
+      "{ redis_url: redis://other:6379, command_timeout: 1s, confirm_replicas: 2, confirm_timeout: 1s, journal: other, " +
+      "partitions: 8, allow_no_persistence: true, fallback_strategy: allow, allow_max_per_key: 7, ledger_check_interval: 2h }";
+    writeFileSync(file, text(5, `store: ${store}\n`));
+    expect(live.reload("SIGHUP")).toBe("changed");
+    const { store: after } = live.config();
+    expect(after).toMatchObject(atStart);
+    expect(after).not.toMatchObject({ fallbackStrategy });
+    expect(after).not.toMatchObject({ allowMaxPerKey });
+    expect(after).not.toMatchObject({ ledgerCheckIntervalMs });
+  });
+
   test("are settings that exist", () => {
     const names = Object.entries<object>(ConfigSchema.properties).flatMap(([section, schema]) =>
       "properties" in schema

@@ -1,5 +1,14 @@
 import { execFileSync, spawnSync } from "node:child_process";
-import { cpSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -29,7 +38,8 @@ describe("npm run release", () => {
     const wanted = files.split("\0").filter((file) => file !== "" && !/^(test|bench)\//.test(file));
     for (const file of wanted) cpSync(join(ROOT, file), join(copy, file));
     symlinkSync(join(ROOT, "node_modules"), join(copy, "node_modules"));
-    writeFileSync(join(copy, ".gitignore"), "node_modules\n");
+    cpSync(join(ROOT, ".gitignore"), join(copy, ".gitignore"));
+    writeFileSync(join(copy, ".gitignore"), "node_modules\n", { flag: "a" });
     const changes = `# Changelog\n\n## ${version} - 2026-12-01\n\n- First.\n`;
     writeFileSync(join(copy, "CHANGELOG.md"), changes);
     git("init", "-q");
@@ -37,6 +47,18 @@ describe("npm run release", () => {
     git("commit", "-qm", "one");
   });
   afterAll(() => rmSync(join(copy, ".."), { recursive: true, force: true }));
+
+  // Guarantee: what deploy/redis/make-secrets.sh has made where the examples say so is published with no release.
+  test("an archive has no secrets of this machine's Redis", () => {
+    const secrets = join(copy, "deploy/redis/secrets");
+    mkdirSync(join(secrets, "authority"), { recursive: true });
+    writeFileSync(join(secrets, "authority/ca.key"), "a key that signs certificates");
+    expect(release("fourth")).toMatchObject({ status: 0, stderr: "" });
+    const archive = join(copy, "../fourth", `tollgate-${version}.tar.gz`);
+    const names = execFileSync("tar", ["-tzf", archive], { encoding: "utf8" }).split("\n");
+    expect(names).toContain(`tollgate-${version}/deploy/redis/make-secrets.sh`);
+    expect(names.filter((each) => each.includes("/secrets"))).toEqual([]);
+  });
 
   test("makes the same archive twice, of a gateway that names version and commit", () => {
     const [first, second] = [release("first"), release("second")];
@@ -47,7 +69,18 @@ describe("npm run release", () => {
     expect(digests[0]).toBe(digests[1]);
     execFileSync("sha256sum", ["-c", `tollgate-${version}.tar.gz.sha256`], { cwd: join(copy, "../first") });
     execFileSync("tar", ["-xzf", `tollgate-${version}.tar.gz`], { cwd: join(copy, "../first") });
-    const cli = join(copy, "../first", `tollgate-${version}`, "src/cli.js");
+    const unpacked = join(copy, "../first", `tollgate-${version}`);
+    // Guarantee: the archive's own service and scripts start what it has.
+    const inFiles = ["package.json", "deploy/systemd/tollgate", "deploy/systemd/tollgate.service"].map(
+      (file) =>
+        readFileSync(join(unpacked, file), "utf8")
+          .match(/src\/[\w-]+\.[jt]s/g)!
+          .filter((one) => !/sandbox/.test(one)),
+    );
+    const programs = [...new Set(inFiles.flat())];
+    expect(programs).toContain("src/main.js");
+    expect(programs.filter((one) => !existsSync(join(unpacked, one)))).toEqual([]);
+    const cli = join(unpacked, "src/cli.js");
     const commit = git("rev-parse", "HEAD");
     expect(execFileSync(process.execPath, [cli, "--version"], { encoding: "utf8" })).toBe(
       `${version} (${commit.slice(0, 12)})\n`,
