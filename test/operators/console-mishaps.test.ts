@@ -1,0 +1,63 @@
+import type { Browser, Page } from "playwright-core";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { givenGateway, type TestGateway } from "../support/gateway.ts";
+import { managing } from "./console-customers.ts";
+import { givenOperator, hasChromium, type Operator, openBrowser, TOKEN } from "./console-stage.ts";
+
+// A hand that is too fast, an answer that does not come, a right that is missing.
+
+describe.skipIf(!hasChromium)("mishaps at the console", () => {
+  let gateway: TestGateway;
+  let browser: Browser;
+  let operator: Operator;
+  let page: Page;
+  beforeAll(async () => {
+    gateway = await givenGateway({
+      config: { admin: { token: TOKEN }, webhooks: { secretKey: "a-secret-key-of-the-tests-0123456789" } },
+    });
+    browser = await openBrowser();
+  });
+  afterAll(async () => {
+    await browser?.close();
+    await gateway?.stop();
+  });
+  beforeEach(async ({ onTestFinished }) => {
+    operator = await givenOperator(browser, gateway);
+    onTestFinished(() => operator.close());
+    page = operator.page;
+  });
+
+  const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
+  const dialog = () => page.getByRole("dialog");
+  const manage = (method: string, path: string, body?: object) => managing(gateway)(method, path, body);
+
+  async function fillGrant(credits: string): Promise<void> {
+    await press("Grant credits …");
+    await dialog().getByLabel("Credits", { exact: true }).fill(credits);
+    await dialog().getByLabel("Reference").fill("invoice 9");
+  }
+
+  // Guarantee: many credits move only after a question that somebody could read.
+  test.each([
+    ["a double click", () => page.getByRole("button", { name: "Grant", exact: true }).dblclick()],
+    ["Enter pressed twice", () => page.keyboard.press("Enter").then(() => page.keyboard.press("Enter"))],
+  ])("%s is no answer to a question that has just come up", async (_, twice) => {
+    const { accountId } = await gateway.givenKey({ credits: 1 });
+    let grants = 0;
+    page.on("request", (request) => (grants += request.url().endsWith("/grants") ? 1 : 0));
+    // The buttons of a form that is longer than the window stay where they are.
+    await page.setViewportSize({ width: 390, height: 500 });
+    await operator.signIn(`account/${accountId}`);
+    await fillGrant("10000");
+    await twice();
+    await page.getByText("the balance goes from 1 to 10,001. Are you sure?").waitFor();
+    await press("Cancel");
+    await page.locator("#dialog:not([open])").waitFor({ state: "attached" });
+    expect(grants).toBe(0);
+    await fillGrant("10000");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Yes, grant" }).press("Enter");
+    await page.getByText("The balance is 10,001.").waitFor();
+    expect(grants).toBe(1);
+  });
+});
