@@ -60,4 +60,24 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await page.getByText("The balance is 10,001.").waitFor();
     expect(grants).toBe(1);
   });
+
+  // Guarantee: nobody takes another reference for a grant that was made.
+  test.each(["an answer that is lost", "a proxy that waits no longer"])(
+    "a write may have been done behind %s, and the form says so",
+    async (which) => {
+      const { accountId } = await gateway.givenKey({ credits: 1 });
+      await operator.signIn(`account/${accountId}`);
+      await page.route("**/grants", async (route) => {
+        await route.fetch();
+        if (which === "an answer that is lost") await route.abort();
+        else await route.fulfill({ status: 504, contentType: "text/html", body: "<h1>Time-out</h1>" });
+      });
+      await fillGrant("5");
+      await press("Grant");
+      await dialog().getByText("what was asked for may be done all the same").waitFor();
+      await page.unroute("**/grants");
+      await press("Grant");
+      await page.getByText("Nothing is changed: reference invoice 9").waitFor();
+    },
+  );
 });

@@ -644,7 +644,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await dialog().getByLabel("Credits", { exact: true }).fill("5");
     await dialog().getByLabel("Reference").fill("ticket 5");
     await press("Grant");
-    await dialog().getByText("The answer cannot be read").waitFor();
+    await dialog().getByText("The answer (200) cannot be read").waitFor();
     await page.unroute("**/grants");
     await press("Grant");
     await page.getByText(`+5 credits for ${accountId}, reference ticket 5. The balance is 15.`).waitFor();
