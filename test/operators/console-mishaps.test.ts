@@ -80,4 +80,15 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
       await page.getByText("Nothing is changed: reference invoice 9").waitFor();
     },
   );
+
+  test("where what is typed cannot be searched for, that is said in place of what was found before", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn();
+    await page.locator("#find-id").fill(accountId.slice(0, 12));
+    await page.locator("#found a").first().waitFor();
+    await page.route("**/search?*", (route) => route.abort());
+    await page.locator("#find-id").fill("acme");
+    await page.locator("#found").getByText("The gateway does not answer").waitFor();
+    expect(await page.locator("#found a").count()).toBe(0);
+  });
 });

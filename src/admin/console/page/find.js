@@ -1,6 +1,7 @@
 import { may, search } from "./api.js";
 import { isSecret } from "./asks.js";
 import { byId, html, link, render, say } from "./dom.js";
+import { capitalized, wordsOf } from "./format.js";
 import { hrefTo, placeOf } from "./location.js";
 import { openLeakedKey } from "./views/leaked-key.js";
 
@@ -33,9 +34,11 @@ async function look() {
   const q = field().value.trim();
   if (isSecret(q)) return tellOfSecret(q);
   if (q.length < LETTERS_MIN) return render(null, byId("found"));
-  const found = await search(q).catch(() => undefined);
-  if (mine !== typed || !found) return;
-  const { data, complete } = found;
+  const answer = await search(q).catch((error) => ({ error }));
+  if (mine !== typed) return;
+  // What was found before is not of what is typed now.
+  if ("error" in answer) return tellOfNone(capitalized(wordsOf(answer.error)));
+  const { data, complete } = answer;
   const rest = data.length > SHOWN_MAX || !complete;
   render(
     html`<ul>${data.slice(0, SHOWN_MAX).map(foundLine)}
@@ -47,12 +50,12 @@ async function look() {
 
 /** It is asked for only once somebody wants it, and in no address. @param {string} q */
 const tellOfSecret = (q) =>
-  render(
-    q.startsWith("sk_") && may("keys:read")
-      ? html`<ul><li class="found-none">A key: Enter leads to its page, where it can be replaced at once.</li></ul>`
-      : null,
-    byId("found"),
-  );
+  q.startsWith("sk_") && may("keys:read")
+    ? tellOfNone("A key: Enter leads to its page, where it can be replaced at once.")
+    : render(null, byId("found"));
+
+/** @param {string} words in place of what is found */
+const tellOfNone = (words) => render(html`<ul><li class="found-none">${words}</li></ul>`, byId("found"));
 
 /** @param {Found} one */
 const foundLine = (one) =>
