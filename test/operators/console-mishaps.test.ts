@@ -91,4 +91,32 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await page.locator("#found").getByText("The gateway does not answer").waitFor();
     expect(await page.locator("#found a").count()).toBe(0);
   });
+
+  // Guarantee: nobody takes figures, or a state, of before for those of now.
+  test("money that a token may no longer read is not shown as that of now", async () => {
+    await operator.signIn();
+    expect(await operator.tile("Charged")).toMatch(/^\d/);
+    await page.route("**/overview", (route) =>
+      route.fulfill({ status: 403, json: { detail: "the token lacks usage:read" } }),
+    );
+    await page.locator("#view .error", { hasText: "The token lacks usage:read" }).waitFor();
+    expect(await page.locator(".tile", { hasText: "Charged" }).count()).toBe(0);
+  });
+
+  test("plots that are paused stay, and what this gateway needs goes on", async () => {
+    await operator.signIn();
+    await page.locator("#state", { hasText: "Ready" }).waitFor();
+    await expect.poll(() => operator.tile("Answered")).toMatch(/^\d/);
+    await press("Pause");
+    await page.route("**/live?*", async (route) => {
+      const answer = await route.fetch();
+      const live = await answer.json();
+      expect(live.at_ms).toEqual([]);
+      await route.fulfill({ json: { ...live, gateway: { ...live.gateway, not_ready: "it stops" } } });
+    });
+    await page.locator("#state", { hasText: "Not ready: it stops" }).waitFor();
+    await page.unroute("**/live?*");
+    await press("Go on");
+    await page.locator("#state", { hasText: "Ready" }).waitFor();
+  });
 });

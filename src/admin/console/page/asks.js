@@ -43,7 +43,7 @@ import {
 import { here, pageOf } from "./location.js";
 
 /** No sample is later: the gateway is asked for without its samples. */
-const LATER_THAN_ALL_MS = 1e14;
+export const LATER_THAN_ALL_MS = 1e14;
 export const DAY_SECONDS = 86_400;
 const OPEN_SECONDS = 600;
 /** In place of an endpoint: the addresses that requests name. */
