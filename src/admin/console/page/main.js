@@ -3,7 +3,7 @@ import { askState, begun } from "./asks.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
-import { showState, showTrouble } from "./health.js";
+import { showState } from "./health.js";
 import { here, hrefTo } from "./location.js";
 import { showAccount, showAccounts } from "./views/accounts.js";
 import { showKey, showKeys } from "./views/key.js";
@@ -238,5 +238,8 @@ addEventListener("hashchange", () => {
   say("");
   void show();
 });
-addEventListener("unhandledrejection", (event) => showTrouble(event.reason));
+// What a button needs could not be read.
+addEventListener("unhandledrejection", ({ reason }) => {
+  if (byId("sign-in").hidden) say(capitalized(wordsOf(reason)));
+});
 void show({ focus: false });
