@@ -119,4 +119,28 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await press("Go on");
     await page.locator("#state", { hasText: "Ready" }).waitFor();
   });
+
+  test("what came of a new account is said on its page, also that too few replicas have it", async () => {
+    await page.route("**/accounts", async (route) => {
+      const answer = await route.fetch();
+      await route.fulfill({ json: { ...(await answer.json()), confirmed: false } });
+    });
+    await operator.signIn("accounts");
+    await press("Create account …");
+    await dialog().getByLabel("Label").fill("Acme");
+    await press("Create it");
+    await page.getByRole("heading", { name: /^Account acc/ }).waitFor();
+    expect(await operator.result().textContent()).toMatch(/^Account .* is created\. Not confirmed: too few/);
+  });
+
+  test("a form that cannot be opened says why, and nothing else is said to be wrong", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn(`account/${accountId}`);
+    await page.route(`**/accounts/${accountId}`, (route) =>
+      route.fulfill({ status: 503, json: { detail: "Redis cannot be used" } }),
+    );
+    await press("Grant credits …");
+    await expect.poll(() => operator.result().textContent()).toBe("Redis cannot be used");
+    expect(await page.locator("#state").textContent()).toMatch(/^Ready/);
+  });
 });

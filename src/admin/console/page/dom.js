@@ -22,6 +22,13 @@ export function byId(id, kind) {
 /** Tells whoever looks or listens. @param {Content} words */
 export const say = (words) => render(words, byId("result"));
 
+/** Leads to another view, where what was said last stays in sight. @param {string} href */
+export function leaveFor(href) {
+  const said = byId("result").textContent ?? "";
+  addEventListener("hashchange", () => say(said), { once: true });
+  location.hash = href;
+}
+
 /** Stands in place of something that could not be read. @param {unknown} error */
 export const failureNote = (error) => html`<p class="error" role="alert">${capitalized(wordsOf(error))}</p>`;
 
