@@ -143,4 +143,37 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await expect.poll(() => operator.result().textContent()).toBe("Redis cannot be used");
     expect(await page.locator("#state").textContent()).toMatch(/^Ready/);
   });
+
+  // Guarantee: a key that has leaked is ended by whoever finds it, however much is away.
+  test("a key whose use cannot be read is shown, and can be revoked", async () => {
+    const { accountId, keyId } = await gateway.givenKey();
+    await operator.signIn();
+    for (const path of ["**/usage?*", "**/use?*"])
+      await page.route(path, (route) =>
+        route.fulfill({ status: 503, json: { detail: "too much is asked" } }),
+      );
+    await operator.open(`key/${accountId}/${keyId}`);
+    await expect.poll(() => page.locator("#view .error", { hasText: "Too much is asked" }).count()).toBe(2);
+    await press("Revoke …");
+    await press("Revoke it");
+    await page.getByText("is revoked since").waitFor();
+  });
+
+  test("audit and timeline lead to nothing that the token may not read", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 100 });
+    const account = `/accounts/${accountId}`;
+    await manage("POST", `${account}/grants`, { credits: 5, reference: "o1" });
+    const endpoint = { url: "https://example.com/hook", events: ["task.completed"] };
+    const { id } = await manage("POST", `${account}/webhooks`, endpoint);
+    const scopes = ["accounts:read", "audit:read"];
+    const { token } = await manage("POST", "/tokens", { label: "auditor", scopes });
+    await operator.signIn(`account/${accountId}/timeline`, token);
+    const rows = page.getByRole("table").locator("tbody tr");
+    await rows.filter({ hasText: "granted 5 credits" }).waitFor();
+    const links = () => rows.getByRole("link").allTextContents();
+    expect(new Set(await links())).toEqual(new Set(["record"]));
+    await operator.open(`audit?account_id=${accountId}`);
+    await rows.filter({ hasText: id }).waitFor();
+    expect(await links()).not.toContain(id);
+  });
 });

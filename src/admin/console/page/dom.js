@@ -93,7 +93,8 @@ export function taskLink(id) {
 export function targetOf({ action, account_id: account, target, key_label }) {
   if (!target || target === account) return "–";
   if (action.startsWith("key.")) return keyLink(account, target, key_label);
-  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account ?? "", target]), code(target));
+  if (action.startsWith("webhook.") && may("webhooks:write"))
+    return link(hrefTo(["webhook", account ?? "", target]), code(target));
   return action.startsWith("task.") ? taskLink(target) : code(target);
 }
 
