@@ -25,6 +25,9 @@ import { hrefTo } from "../location.js";
 import { entrySentence } from "../sentences.js";
 import { ACCOUNT_COLUMN, filtered, table } from "../table.js";
 
+/** The upstream gave none, or nobody asked it. */
+const NO_REASON = "None is known: the upstream gave none, or the task was released, or too old.";
+
 /** One request by its own id or its task's: what became of it, and of its credits. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
   const asked = asks.task(place);
@@ -45,10 +48,7 @@ export async function showTask({ place, again }) {
       ["Admitted", task.created_at && moment(task.created_at)],
       ["Charged", task.bound_at && moment(task.bound_at)],
       ["Finished", task.finished_at && moment(task.finished_at)],
-      [
-        "Why it failed",
-        task.status === "failed" ? (task.failure_reason ?? "The upstream gave no reason.") : "",
-      ],
+      ["Why it failed", task.status === "failed" ? (task.failure_reason ?? NO_REASON) : ""],
       ["Video", task.video_url && code(task.video_url)],
     ]),
     known && entriesTable(account, known),
@@ -92,9 +92,7 @@ function answerText(task, entries) {
 function endText({ status, failure_reason: reason, video_url: url, finished_at: at }) {
   switch (status) {
     case "failed":
-      return reason
-        ? `failed: ${reason.replace(/[.\s]+$/, "")}.`
-        : "failed. The video service gave no reason.";
+      return reason ? `failed: ${reason.replace(/[.\s]+$/, "")}.` : "failed. No reason is known.";
     case "completed":
       return `was completed at ${momentText(at)} UTC${url ? `: ${url}` : "."}`;
     case "void":
