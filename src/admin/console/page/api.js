@@ -96,7 +96,9 @@ async function request(path, init) {
   const headers = new Headers(init.headers);
   headers.set("X-Tollgate-Client", "console");
   const secret = token.get();
-  if (!secret) throw refusal(401, "this needs a token", secret);
+  // A header takes no other characters.
+  if (!secret || /[^!-~]/.test(secret))
+    throw refusal(401, "this needs a token, which has only letters, digits and signs of ASCII", secret);
   headers.set("Authorization", `Bearer ${secret}`);
   const signal = AbortSignal.timeout(PATIENCE_MS);
   const doneOrNot = init.method ? DONE_OR_NOT : "";
