@@ -176,4 +176,42 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await rows.filter({ hasText: id }).waitFor();
     expect(await links()).not.toContain(id);
   });
+
+  // Guarantee: what support tells a customer is true.
+  test("of a task that an operator ended nobody is told what the upstream said", async () => {
+    const { accountId, key } = await gateway.givenKey({ credits: 100 });
+    await gateway.request("POST", "/api/v1/gen2/text-to-video", { key, body: { prompt: "a boat" } });
+    const { data } = await manage("GET", `/accounts/${accountId}/tasks`);
+    await operator.signIn(`task/${data[0].task_id}`);
+    await press("Release …");
+    await press("Release it");
+    await page.getByText("None is known: the upstream gave none, or the task was released").waitFor();
+    expect(await page.locator("#answer-text").textContent()).toMatch(/failed\. No reason is known\./);
+  });
+
+  test("a token that no header takes is a wrong one, in words", async () => {
+    await operator.view("overview");
+    await page.getByRole("textbox", { name: "Token" }).fill("tgm_…");
+    await page.keyboard.press("Enter");
+    await page.getByText("This needs a token, which has only letters").waitFor();
+    expect(await page.getByRole("textbox", { name: "Token" }).inputValue()).toBe("");
+  });
+
+  test("a form that was given another token leaves its view as that one sees it", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 1 });
+    const scopes = ["accounts:read", "credits:write"];
+    const ada = await manage("POST", "/tokens", { label: "Ada", scopes });
+    const bob = await manage("POST", "/tokens", { label: "Bob", scopes: ["accounts:read"] });
+    await operator.signIn(`account/${accountId}`, ada.token);
+    await fillGrant("5");
+    await manage("POST", `/tokens/${ada.token_id}/revoke`, {});
+    await press("Grant");
+    await dialog().getByLabel("Token").fill(bob.token);
+    await press("Grant");
+    await page.locator("#dialog-error", { hasText: "credits:write" }).waitFor();
+    await press("Cancel");
+    await page.locator("#who", { hasText: "Bob" }).waitFor();
+    await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
+    await expect.poll(() => page.getByRole("button", { name: "Grant credits …" }).count()).toBe(0);
+  });
 });

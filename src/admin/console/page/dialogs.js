@@ -55,6 +55,7 @@ export function ask(question) {
   // Another button was pressed while what its question needs was read.
   if (dialog.open) return Promise.resolve(false);
   const asked = { isDone: false, isBusy: false, hasSecret: false };
+  const before = token.get();
   render(html`<${Form} question=${question} asked=${asked} close=${() => dialog.close()} />`, dialog);
   dialog.showModal();
   const [first] = question.fields ?? [];
@@ -79,6 +80,7 @@ export function ask(question) {
       render(null, dialog);
       resolve(asked.isDone);
       if (!token.get()) dispatchEvent(new CustomEvent("token-needed", { detail: "" }));
+      else if (token.get() !== before) dispatchEvent(new Event("rights-changed"));
     };
   });
 }
