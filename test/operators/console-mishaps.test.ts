@@ -214,4 +214,17 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
     await expect.poll(() => page.getByRole("button", { name: "Grant credits …" }).count()).toBe(0);
   });
+
+  test("a page that stands open over an upgrade says to load it anew, and what it has goes on", async () => {
+    await operator.signIn("keys");
+    // The page of the gateway before names content that this one does not have.
+    await page.route("**/more.js?v=*", async (route) => {
+      const url = route.request().url().replace(/v=.*/, "v=0123456789abcdef");
+      await route.fulfill({ response: await route.fetch({ url }) });
+    });
+    await operator.open("configuration");
+    await page.locator("#view .error", { hasText: "load the page anew" }).waitFor();
+    await operator.open("accounts");
+    await page.getByRole("table", { name: "Accounts" }).waitFor();
+  });
 });
