@@ -157,7 +157,7 @@ const figure = (text) =>
 /** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>
   html`<dl class="facts">${facts
-    .filter(([, value]) => value !== undefined && value !== null && value !== "")
+    .filter(([, value]) => value)
     .map(([label, value]) => html`<dt>${label}</dt><dd>${value}</dd>`)}</dl>`;
 
 /** @param {Content} title @param {() => void} [refresh] reads the view anew @param {Content} [more] beside it */
