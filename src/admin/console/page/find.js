@@ -29,6 +29,13 @@ function close() {
   render(null, byId("found"));
 }
 
+/** What was searched for is no business of whoever signs in next. */
+export function closeSearch() {
+  close();
+  field().value = "";
+  byId("find").hidden = true;
+}
+
 async function look() {
   const mine = ++typed;
   const q = field().value.trim();

@@ -1,7 +1,7 @@
 import { ApiError, forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { askState, begun } from "./asks.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
-import { offerSearch } from "./find.js";
+import { closeSearch, offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
 import { showState } from "./health.js";
 import { here, hrefTo } from "./location.js";
@@ -171,7 +171,8 @@ function lock(why) {
   token.forget();
   byId("sign-in-error").textContent = capitalized(why);
   byId("sign-out").hidden = true;
-  byId("find").hidden = true;
+  closeSearch();
+  say("");
   byId("who").textContent = "";
   byId("state").textContent = "";
   render(null, byId("nav"));
