@@ -227,4 +227,42 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await operator.open("accounts");
     await page.getByRole("table", { name: "Accounts" }).waitFor();
   });
+
+  test("a page that is locked shows nothing of what was done and searched for", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 1 });
+    const { token, token_id } = await manage("POST", "/tokens", {
+      label: "Ada",
+      scopes: ["accounts:read", "credits:write"],
+    });
+    await operator.signIn(`account/${accountId}`, token);
+    await fillGrant("5");
+    await press("Grant");
+    await page.getByText("The balance is 6.").waitFor();
+    await expect.poll(() => operator.tile("Balance")).toBe("6");
+    await page.locator("#find-id").fill(accountId);
+    await page.locator("#found a").first().waitFor();
+    await manage("POST", `/tokens/${token_id}/revoke`, {});
+    await press("Refresh");
+    await page.getByRole("textbox", { name: "Token" }).waitFor();
+    expect(await page.locator("body").innerText()).not.toContain(accountId);
+    expect(await page.locator("#find-id").inputValue()).toBe("");
+  });
+
+  test("a view that comes while somebody types a search leaves them in the field", async () => {
+    const { accountId } = await gateway.givenKey();
+    await operator.signIn("accounts");
+    const asked = Promise.withResolvers<() => Promise<void>>();
+    await page.route("**/top-keys", (route) => asked.resolve(() => route.continue()));
+    await operator.view("keys");
+    const answer = await asked.promise;
+    await page.keyboard.press("/");
+    await page.keyboard.type(accountId.slice(0, 6));
+    await answer();
+    await page.getByRole("heading", { name: "Keys today" }).waitFor();
+    await page.keyboard.type(accountId.slice(6));
+    await page.locator("#found").getByRole("link", { name: accountId }).waitFor();
+    await page.keyboard.press("Enter");
+    await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
+    await expect.poll(() => operator.focused()).toBe(`Account ${accountId}`);
+  });
 });

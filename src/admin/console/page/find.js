@@ -93,8 +93,11 @@ byId("find").addEventListener("submit", (event) => {
   if (isSecret(q)) {
     // Not even for a moment in the address: the browser would keep it in its history.
     field().value = "";
-    return q.startsWith("sk_") && may("keys:read") ? void openLeakedKey(q) : say(SECRET_SEARCHED);
+    if (!q.startsWith("sk_") || !may("keys:read")) return say(SECRET_SEARCHED);
   }
+  // The view that is found takes the focus.
+  field().blur();
+  if (isSecret(q)) return void openLeakedKey(q);
   const href = hrefTo(["search"], { q });
   if (location.hash === href) dispatchEvent(new Event("hashchange"));
   else location.hash = href;

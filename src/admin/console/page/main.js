@@ -119,7 +119,9 @@ async function show({ focus = true } = {}) {
   }
   settle(here());
   for (const nav of document.querySelectorAll("nav")) centreCurrent(nav);
-  if (focus) (document.getElementById(held) ?? document.getElementById("view-title"))?.focus();
+  // Whoever searches meanwhile goes on with that.
+  const isTyping = document.activeElement === byId("find-id");
+  if (focus && !isTyping) (document.getElementById(held) ?? document.getElementById("view-title"))?.focus();
 }
 
 /** The view that the address names; the first that the token may see where it names none. */
