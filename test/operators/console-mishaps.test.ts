@@ -4,6 +4,8 @@ import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { managing } from "./console-customers.ts";
 import { givenOperator, hasChromium, type Operator, openBrowser, TOKEN } from "./console-stage.ts";
 
+const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
+
 // A hand that is too fast, an answer that does not come, a right that is missing.
 
 describe.skipIf(!hasChromium)("mishaps at the console", () => {
@@ -180,7 +182,7 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
   // Guarantee: what support tells a customer is true.
   test("of a task that an operator ended nobody is told what the upstream said", async () => {
     const { accountId, key } = await gateway.givenKey({ credits: 100 });
-    await gateway.request("POST", "/api/v1/gen2/text-to-video", { key, body: { prompt: "a boat" } });
+    await gateway.request("POST", TEXT_TO_VIDEO, { key, body: { prompt: "a boat" } });
     const { data } = await manage("GET", `/accounts/${accountId}/tasks`);
     await operator.signIn(`task/${data[0].task_id}`);
     await press("Release …");
@@ -264,5 +266,22 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: `Account ${accountId}` }).waitFor();
     await expect.poll(() => operator.focused()).toBe(`Account ${accountId}`);
+  });
+
+  test("a task whose price was corrected is not offered to be refunded, which nobody may any more", async () => {
+    const { key } = await gateway.givenKey({ credits: 100 });
+    const from = new Date().toISOString();
+    gateway.generator.behave({ durationMs: 0 });
+    const made = await gateway.request("POST", TEXT_TO_VIDEO, { key, body: { prompt: "a boat" } });
+    const id = made.body.data.task_id;
+    await gateway.request("GET", `/api/v1/tasks/${id}`, { key });
+    await operator.signIn(`task/${id}`);
+    await page.getByRole("button", { name: "Refund …" }).waitFor();
+    const prices = [{ endpoint: "gen2/text-to-video", charged: 10, correct: 4 }];
+    const to = new Date(Date.now() + 1).toISOString();
+    await manage("POST", "/corrections", { from, to, prices, reference: "fix", reason: "wrong price" });
+    await press("Refresh");
+    await page.getByText("6 of its credits went back").waitFor();
+    expect(await page.getByRole("button", { name: "Refund …" }).count()).toBe(0);
   });
 });

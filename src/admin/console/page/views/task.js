@@ -36,7 +36,7 @@ export async function showTask({ place, again }) {
   const known = entries && "data" in entries ? entries.data : undefined;
   return [
     heading(task.task_id ? "Task" : "Request", again, badge(task.status)),
-    may("tasks:write") && taskActions(task, again),
+    may("tasks:write") && taskActions(task, known, again),
     factList([
       ["Task", task.task_id && code(task.task_id)],
       ["Request", code(task.request_id)],
@@ -115,13 +115,15 @@ function moneyText({ status, price, refunded }, entries) {
   return `It cost ${count(cost)} credits.`;
 }
 
-/** @param {Task} task @param {() => void} again */
-function taskActions(task, again) {
+/** @param {Task} task @param {Transaction[] | undefined} entries @param {() => void} again */
+function taskActions(task, entries, again) {
   const hasEnded = ["completed", "failed"].includes(task.status);
+  // Of a price that was corrected a part has gone back, and nothing else does.
+  const isCorrected = entries?.some(({ kind }) => kind === "adjustment");
   const isOpen = task.finished_at === null && !hasEnded && task.status !== "void";
   return actions(
     isOpen && asking("Release …", () => askRelease(task), again, "danger"),
-    hasEnded && !task.refunded && asking("Refund …", () => askRefund(task), again, "danger"),
+    hasEnded && !task.refunded && !isCorrected && asking("Refund …", () => askRefund(task), again, "danger"),
   );
 }
 
