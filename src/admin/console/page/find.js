@@ -1,12 +1,9 @@
 import { may, search } from "./api.js";
-import { isSecret } from "./asks.js";
+import { isSecret, SECRET_SEARCHED } from "./asks.js";
 import { byId, html, link, render, say } from "./dom.js";
 import { capitalized, wordsOf } from "./format.js";
 import { hrefTo, placeOf } from "./location.js";
 import { openLeakedKey } from "./views/leaked-key.js";
-
-export const SECRET_SEARCHED =
-  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 const PAUSE_MS = 250;
 const LETTERS_MIN = 2;
