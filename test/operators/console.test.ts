@@ -644,7 +644,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await dialog().getByLabel("Credits", { exact: true }).fill("5");
     await dialog().getByLabel("Reference").fill("ticket 5");
     await press("Grant");
-    await dialog().getByText("The answer cannot be read").waitFor();
+    await dialog().getByText("The answer (200) cannot be read").waitFor();
     await page.unroute("**/grants");
     await press("Grant");
     await page.getByText(`+5 credits for ${accountId}, reference ticket 5. The balance is 15.`).waitFor();
@@ -996,9 +996,10 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
   // Guarantee: a key that is pasted by mistake is not kept by the browser.
   test("a secret that is searched for stands in no address", async () => {
-    const { key, keyId } = await gateway.givenKey();
+    const { key, keyId, accountId } = await gateway.givenKey();
     await operator.signIn();
-    const visited: string[] = [];
+    const [visited, asked]: [string[], string[]] = [[], []];
+    page.on("request", (request) => asked.push(request.url()));
     page.on("framenavigated", (frame) => visited.push(frame.url()));
     const field = page.getByRole("searchbox", { name: "Search" });
     const { token } = await givenToken(["usage:read"]);
@@ -1011,7 +1012,17 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await field.press("Enter");
     await page.getByRole("heading", { name: `Key ${keyId}` }).waitFor();
     expect(await field.inputValue()).toBe("");
+    // As customers send it, and where rows are chosen.
+    await field.fill(`"Bearer ${key}"`);
+    await field.press("Enter");
+    await page.getByText("This is a secret and has no place here.").waitFor();
+    expect(await field.inputValue()).toBe("");
+    await operator.open(`account/${accountId}/refusals`);
+    await page.getByLabel("Key", { exact: true }).fill(key);
+    await page.getByRole("button", { name: "Show", exact: true }).click();
+    await page.getByText("This is a secret and has no place here.").waitFor();
     expect(visited.join()).not.toMatch(/sk_|tgm_/);
+    expect(asked.join()).not.toMatch(/sk_|tgm_/);
     // A link may have one.
     await operator.view(`search?q=${key}`);
     await page.locator("#view").getByText("This is a secret and has no place here.").waitFor();

@@ -211,7 +211,7 @@ interface Asked {
   known?: string | undefined;
 }
 
-/** Undefined for any other path. The page is asked for again each time; others are kept for ever under the address that the page has for them. */
+/** Undefined for any other path, and for a script of another version of the page. The page is asked for again each time; others are kept for ever under the address that the page has for them. */
 export async function pageFile(
   path: string,
   { version, accepted = "", known }: Asked = {},
@@ -219,6 +219,9 @@ export async function pageFile(
   if (!Object.hasOwn(FILES, path)) return undefined;
   const text = await textOf(path);
   const tag = `W/"${hashOf(text)}"`;
+  const isKept = version === `v=${hashOf(text)}`;
+  // It shares the names of the page that it came with: that of a gateway before an upgrade may have others.
+  if (path === "more.js" && version !== undefined && !isKept) return undefined;
   const ofPage = path === "" && {
     "Content-Security-Policy": policyOf(text),
     "Cache-Control": "private, no-cache",
@@ -227,7 +230,6 @@ export async function pageFile(
   if (ofPage && known?.includes(tag)) return { status: 304, headers: { ...ofPage, Vary: "Accept-Encoding" } };
   const coding = (["br", "gzip"] as const).find((name) => new RegExp(`\\b${name}\\b(?!;q=0)`).test(accepted));
   const body = coding ? await compressed(coding, text) : Buffer.from(text);
-  const isKept = version === `v=${hashOf(text)}`;
   return {
     status: 200,
     body,

@@ -96,21 +96,24 @@ async function request(path, init) {
   const headers = new Headers(init.headers);
   headers.set("X-Tollgate-Client", "console");
   const secret = token.get();
-  if (!secret) throw refusal(401, "this needs a token", secret);
+  // A header takes no other characters.
+  if (!secret || /[^!-~]/.test(secret))
+    throw refusal(401, "this needs a token, which has only letters, digits and signs of ASCII", secret);
   headers.set("Authorization", `Bearer ${secret}`);
   const signal = AbortSignal.timeout(PATIENCE_MS);
+  const doneOrNot = init.method ? DONE_OR_NOT : "";
   const response = await fetch(`${API}/${path}`, { ...init, headers, cache: "no-store", signal }).catch(
     () => {
-      throw new ApiError(0, "the gateway does not answer");
+      throw new ApiError(0, `the gateway does not answer${doneOrNot}`);
     },
   );
   const { status } = response;
   const value = await response.json().catch(() => undefined);
   await pageThere;
-  if (!response.ok) throw refusal(status, problemText(value ?? {}, status), secret);
   // A proxy's page, or one that broke off: nothing is known of what was done.
-  if (value === undefined)
-    throw new ApiError(0, `the answer cannot be read${init.method ? DONE_OR_NOT : ""}`);
+  const said = value === undefined ? `the answer (${status}) cannot be read${doneOrNot}` : "";
+  if (!response.ok) throw refusal(status, said || problemText(value, status), secret);
+  if (said) throw new ApiError(0, said);
   return { value, etag: response.headers.get("ETag"), status };
 }
 

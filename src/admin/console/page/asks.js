@@ -43,7 +43,7 @@ import {
 import { here, pageOf } from "./location.js";
 
 /** No sample is later: the gateway is asked for without its samples. */
-const LATER_THAN_ALL_MS = 1e14;
+export const LATER_THAN_ALL_MS = 1e14;
 export const DAY_SECONDS = 86_400;
 const OPEN_SECONDS = 600;
 /** In place of an endpoint: the addresses that requests name. */
@@ -55,8 +55,11 @@ export const dateOf = (seconds) => new Date(seconds * 1000).toISOString().slice(
 /** @returns {string} a UTC day */
 export const day = (daysAgo = 0) => dateOf(Date.now() / 1000 - daysAgo * DAY_SECONDS);
 
-/** @param {string} q what is searched for */
-export const isSecret = (q) => q.startsWith("sk_") || q.startsWith("tgm_");
+/** Also in a header or between quotes, as a customer sends it. @param {string} q what is searched for */
+export const isSecret = (q) => /(^|\W)(sk|tgm)_/.test(q);
+
+export const SECRET_SEARCHED =
+  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 /** Loaded once, with the first view that has a plot. */
 export const loadPlots = () => import("./uplot.js");

@@ -55,6 +55,7 @@ export function ask(question) {
   // Another button was pressed while what its question needs was read.
   if (dialog.open) return Promise.resolve(false);
   const asked = { isDone: false, isBusy: false, hasSecret: false };
+  const before = token.get();
   render(html`<${Form} question=${question} asked=${asked} close=${() => dialog.close()} />`, dialog);
   dialog.showModal();
   const [first] = question.fields ?? [];
@@ -79,6 +80,7 @@ export function ask(question) {
       render(null, dialog);
       resolve(asked.isDone);
       if (!token.get()) dispatchEvent(new CustomEvent("token-needed", { detail: "" }));
+      else if (token.get() !== before) dispatchEvent(new Event("rights-changed"));
     };
   });
 }
@@ -98,7 +100,8 @@ class Form extends Component {
 
   /** In a long form the question and the error are below what a phone shows. @param {unknown} _ @param {State} before */
   componentDidUpdate(_, { doubt, error }) {
-    if (this.state.doubt !== doubt) byId("dialog-doubt").scrollIntoView({ block: "nearest" });
+    // With the focus: Enter that is pressed twice is no answer to what nobody has read.
+    if (this.state.doubt && this.state.doubt !== doubt) byId("dialog-doubt").focus();
     if (this.state.error !== error) byId("dialog-error").scrollIntoView({ block: "nearest" });
   }
 
@@ -192,16 +195,21 @@ class Form extends Component {
     return html`<form method="dialog" id="dialog-form" novalidate onInput=${this.typed} onSubmit=${this.submit}>
       <div id="dialog-body">${body}</div>
       <p id="dialog-preview" class="preview" aria-live="polite">${!secret && preview}</p>
-      <p id="dialog-doubt" class="doubt" role="alert">${doubt}</p>
+      <p id="dialog-doubt" class="doubt" role="alert" tabindex="-1">${doubt}</p>
       <p id="dialog-error" class="error" role="alert">${error}</p>
       ${this.state.tokenLost && TOKEN_FIELD}
       <div class="buttons">
         ${button("Cancel", close, { id: "dialog-cancel", hidden: Boolean(secret) })}
-        <button type="submit" id="dialog-ok" class=${kind}>${does}</button>
+        <button type="submit" id="dialog-ok" class=${kind} onClick=${onlyFirstPress}>${does}</button>
       </div>
     </form>`;
   }
 }
+
+/** The second press of a double click is meant for the button that the first one took away. @param {MouseEvent} event */
+const onlyFirstPress = (event) => {
+  if (event.detail > 1) event.preventDefault();
+};
 
 const TOKEN_FIELD = html`<div id="dialog-token" class="field">
   <label for="dialog-token-field">Token</label>

@@ -22,6 +22,13 @@ export function byId(id, kind) {
 /** Tells whoever looks or listens. @param {Content} words */
 export const say = (words) => render(words, byId("result"));
 
+/** Leads to another view, where what was said last stays in sight. @param {string} href */
+export function leaveFor(href) {
+  const said = byId("result").textContent ?? "";
+  addEventListener("hashchange", () => say(said), { once: true });
+  location.hash = href;
+}
+
 /** Stands in place of something that could not be read. @param {unknown} error */
 export const failureNote = (error) => html`<p class="error" role="alert">${capitalized(wordsOf(error))}</p>`;
 
@@ -86,7 +93,8 @@ export function taskLink(id) {
 export function targetOf({ action, account_id: account, target, key_label }) {
   if (!target || target === account) return "–";
   if (action.startsWith("key.")) return keyLink(account, target, key_label);
-  if (action.startsWith("webhook.")) return link(hrefTo(["webhook", account ?? "", target]), code(target));
+  if (action.startsWith("webhook.") && may("webhooks:write"))
+    return link(hrefTo(["webhook", account ?? "", target]), code(target));
   return action.startsWith("task.") ? taskLink(target) : code(target);
 }
 
@@ -149,7 +157,7 @@ const figure = (text) =>
 /** @param {[string, Content][]} facts label and value; those without a value are left out */
 export const factList = (facts) =>
   html`<dl class="facts">${facts
-    .filter(([, value]) => value !== undefined && value !== null && value !== "")
+    .filter(([, value]) => value)
     .map(([label, value]) => html`<dt>${label}</dt><dd>${value}</dd>`)}</dl>`;
 
 /** @param {Content} title @param {() => void} [refresh] reads the view anew @param {Content} [more] beside it */

@@ -1,11 +1,9 @@
 import { may, search } from "./api.js";
-import { isSecret } from "./asks.js";
+import { isSecret, SECRET_SEARCHED } from "./asks.js";
 import { byId, html, link, render, say } from "./dom.js";
+import { capitalized, wordsOf } from "./format.js";
 import { hrefTo, placeOf } from "./location.js";
 import { openLeakedKey } from "./views/leaked-key.js";
-
-export const SECRET_SEARCHED =
-  "This is a secret and has no place here. Look for a key by its id, which begins with key_.";
 
 const PAUSE_MS = 250;
 const LETTERS_MIN = 2;
@@ -28,14 +26,23 @@ function close() {
   render(null, byId("found"));
 }
 
+/** What was searched for is no business of whoever signs in next. */
+export function closeSearch() {
+  close();
+  field().value = "";
+  byId("find").hidden = true;
+}
+
 async function look() {
   const mine = ++typed;
   const q = field().value.trim();
   if (isSecret(q)) return tellOfSecret(q);
   if (q.length < LETTERS_MIN) return render(null, byId("found"));
-  const found = await search(q).catch(() => undefined);
-  if (mine !== typed || !found) return;
-  const { data, complete } = found;
+  const answer = await search(q).catch((error) => ({ error }));
+  if (mine !== typed) return;
+  // What was found before is not of what is typed now.
+  if ("error" in answer) return tellOfNone(capitalized(wordsOf(answer.error)));
+  const { data, complete } = answer;
   const rest = data.length > SHOWN_MAX || !complete;
   render(
     html`<ul>${data.slice(0, SHOWN_MAX).map(foundLine)}
@@ -47,12 +54,12 @@ async function look() {
 
 /** It is asked for only once somebody wants it, and in no address. @param {string} q */
 const tellOfSecret = (q) =>
-  render(
-    q.startsWith("sk_") && may("keys:read")
-      ? html`<ul><li class="found-none">A key: Enter leads to its page, where it can be replaced at once.</li></ul>`
-      : null,
-    byId("found"),
-  );
+  q.startsWith("sk_") && may("keys:read")
+    ? tellOfNone("A key: Enter leads to its page, where it can be replaced at once.")
+    : render(null, byId("found"));
+
+/** @param {string} words in place of what is found */
+const tellOfNone = (words) => render(html`<ul><li class="found-none">${words}</li></ul>`, byId("found"));
 
 /** @param {Found} one */
 const foundLine = (one) =>
@@ -83,8 +90,11 @@ byId("find").addEventListener("submit", (event) => {
   if (isSecret(q)) {
     // Not even for a moment in the address: the browser would keep it in its history.
     field().value = "";
-    return q.startsWith("sk_") && may("keys:read") ? void openLeakedKey(q) : say(SECRET_SEARCHED);
+    if (!q.startsWith("sk_") || !may("keys:read")) return say(SECRET_SEARCHED);
   }
+  // The view that is found takes the focus.
+  field().blur();
+  if (isSecret(q)) return void openLeakedKey(q);
   const href = hrefTo(["search"], { q });
   if (location.hash === href) dispatchEvent(new Event("hashchange"));
   else location.hash = href;

@@ -1,9 +1,9 @@
 import { ApiError, forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
 import { askState, begun } from "./asks.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
-import { offerSearch } from "./find.js";
+import { closeSearch, offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
-import { showState, showTrouble } from "./health.js";
+import { showState } from "./health.js";
 import { here, hrefTo } from "./location.js";
 import { showAccount, showAccounts } from "./views/accounts.js";
 import { showKey, showKeys } from "./views/key.js";
@@ -119,7 +119,9 @@ async function show({ focus = true } = {}) {
   }
   settle(here());
   for (const nav of document.querySelectorAll("nav")) centreCurrent(nav);
-  if (focus) (document.getElementById(held) ?? document.getElementById("view-title"))?.focus();
+  // Whoever searches meanwhile goes on with that.
+  const isTyping = document.activeElement === byId("find-id");
+  if (focus && !isTyping) (document.getElementById(held) ?? document.getElementById("view-title"))?.focus();
 }
 
 /** The view that the address names; the first that the token may see where it names none. */
@@ -171,7 +173,8 @@ function lock(why) {
   token.forget();
   byId("sign-in-error").textContent = capitalized(why);
   byId("sign-out").hidden = true;
-  byId("find").hidden = true;
+  closeSearch();
+  say("");
   byId("who").textContent = "";
   byId("state").textContent = "";
   render(null, byId("nav"));
@@ -238,5 +241,8 @@ addEventListener("hashchange", () => {
   say("");
   void show();
 });
-addEventListener("unhandledrejection", (event) => showTrouble(event.reason));
+// What a button needs could not be read.
+addEventListener("unhandledrejection", ({ reason }) => {
+  if (byId("sign-in").hidden) say(capitalized(wordsOf(reason)));
+});
 void show({ focus: false });

@@ -1,4 +1,5 @@
-import { accountLink, Component, failureNote, h, html, link } from "./dom.js";
+import { isSecret, SECRET_SEARCHED } from "./asks.js";
+import { accountLink, Component, failureNote, h, html, link, say } from "./dom.js";
 import { here, hrefHere, noteHere } from "./location.js";
 
 /** @typedef {string | number | boolean | null | undefined} Value */
@@ -249,6 +250,7 @@ const applyChoice = ({ currentTarget }) => currentTarget.form?.requestSubmit();
 function showFiltered(event) {
   event.preventDefault();
   const given = [...new FormData(event.currentTarget)].map(([name, value]) => [name, String(value).trim()]);
+  if (given.some(([, value = ""]) => isSecret(value))) return say(SECRET_SEARCHED);
   const href = hrefHere(Object.fromEntries(given));
   // Filters that did not change are read again.
   if (href === location.hash) dispatchEvent(new Event("hashchange"));

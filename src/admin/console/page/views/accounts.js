@@ -11,6 +11,7 @@ import {
   heading,
   hint,
   html,
+  leaveFor,
   link,
   moment,
   targetOf,
@@ -46,7 +47,7 @@ const ACCOUNT_STATUSES = choiceOf("any", ["active", "suspended", "closed"]);
 export async function showAccounts({ place, again }) {
   const create = button("Create account …", () =>
     askCreateAccount().then((id) => {
-      if (id) location.hash = hrefTo(["account", id]);
+      if (id) leaveFor(hrefTo(["account", id]));
     }),
   );
   const filters = [

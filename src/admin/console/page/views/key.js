@@ -9,6 +9,7 @@ import {
   button,
   code,
   factList,
+  failureNote,
   heading,
   hint,
   html,
@@ -29,12 +30,13 @@ import { askLeakedKey } from "./leaked-key.js";
 /** One key: its limits, what is used of them, and what can be done to it. @param {Context} context @returns {Promise<Content>} */
 export async function showKey({ place, again }) {
   const asked = asks.key(place);
-  const [{ value: key, etag }, refusals, label, use, usage] = await Promise.all([
-    asked.key,
+  const { value: key, etag } = await asked.key;
+  // A key that has leaked is ended whatever else cannot be read.
+  const [refusals, label, used, usage] = await Promise.all([
     asked.refusals && refusalsOfKey(asked.refusals),
     asked.label,
-    asked.use,
-    asked.usage,
+    asked.use?.then((use) => useTiles(key, use), failureNote) ?? useTiles(key, undefined),
+    asked.usage?.then(usageTable, failureNote),
   ]);
   const isOfRequest = Boolean(place.query.get("request_id"));
   return [
@@ -42,7 +44,7 @@ export async function showKey({ place, again }) {
     key.label && html`<p class="subtitle">${key.label}</p>`,
     // Whoever looks for one refusal, whose id a customer quotes, need not scroll to it on a phone.
     isOfRequest && refusals,
-    useTiles(key, use),
+    used,
     keyActions(key, etag, again),
     factList([
       ["Account", [accountLink(key.account_id), label && ` ${label}`]],
@@ -58,7 +60,7 @@ export async function showKey({ place, again }) {
       ["Expires", key.expires_at ? moment(key.expires_at) : "never"],
       ["Revoked", key.revoked_at && moment(key.revoked_at)],
     ]),
-    usage && usageTable(usage),
+    usage,
     key.revoked_at &&
       hint(
         "A gateway that knew the key records the first attempt with it after its end below; further ones are refused as unknown keys are.",

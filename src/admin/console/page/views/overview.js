@@ -1,5 +1,5 @@
 import { ApiError, readLive, readOverview } from "../api.js";
-import { asks } from "../asks.js";
+import { asks, LATER_THAN_ALL_MS } from "../asks.js";
 import {
   badge,
   bar,
@@ -158,7 +158,7 @@ const LIVE_EVERY_MS = 2000;
 const MONEY_EVERY_MS = 10_000;
 const KEPT_MS = 15 * 60_000;
 
-/** @typedef {{ seconds: number[], series: Record<string, (number | null)[]> }} History */
+/** @typedef {{ seconds: number[], series: Record<string, (number | null)[]>, denied: Live["denied"] }} History */
 /** @typedef {{ overview?: Overview, failure?: unknown }} Money */
 
 /** The money, all gateways, and this gateway's live figures. @param {Context} context */
@@ -168,18 +168,20 @@ export async function showOverview({ place, signal, live, again }) {
     moneyOf(asked.money),
     asked.runningOut?.then(runningOut, () => undefined),
   ]);
+  // Without Redis the live figures go on; without a right there are none.
+  if (isRefusal(money.failure)) throw money.failure;
   return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} live=${live} asked=${asked} signal=${signal} />`;
 }
 
-/** Figures of before would be taken for those of now. The live ones need no Redis. @param {Promise<Overview>} reading @returns {Promise<Money>} */
+/** Figures of before would be taken for those of now. @param {Promise<Overview>} reading @returns {Promise<Money>} */
 const moneyOf = (reading) =>
   reading.then(
     (overview) => ({ overview }),
-    (failure) => {
-      if (failure instanceof ApiError && failure.status >= 400 && failure.status < 500) throw failure;
-      return { failure };
-    },
+    (failure) => ({ failure }),
   );
+
+/** @param {unknown} error */
+const isRefusal = (error) => error instanceof ApiError && error.status >= 400 && error.status < 500;
 
 /**
  * Live numbers of this gateway are read every two seconds while somebody looks.
@@ -198,7 +200,7 @@ class Figures extends Component {
     money: this.props.money,
     kind: kindHere(),
     paused: false,
-    history: { seconds: [], series: {} },
+    history: { seconds: [], series: {}, denied: [] },
   };
 
   /** The first ones, which were asked for with the view. @type {Promise<Live> | undefined} */
@@ -207,35 +209,33 @@ class Figures extends Component {
   componentDidMount() {
     // The state at the top was shown from it. Its samples are not worth a wait: they come next.
     this.props.live?.then((live) => this.state.live ?? this.setState({ live })).catch(() => undefined);
-    this.repeat(() => this.readLive(), LIVE_EVERY_MS, showTrouble);
+    void this.repeat(() => this.readLive(), LIVE_EVERY_MS);
     const again = async () => this.setState({ money: await moneyOf(readOverview()) });
-    setTimeout(() => this.repeat(again, MONEY_EVERY_MS, () => undefined), MONEY_EVERY_MS);
+    setTimeout(() => void this.repeat(again, MONEY_EVERY_MS), MONEY_EVERY_MS);
   }
 
-  /** @param {() => Promise<void>} work @param {number} everyMs @param {(error: unknown) => void} failed */
-  repeat(work, everyMs, failed) {
-    const { signal } = this.props;
-    if (signal.aborted) return;
-    const done = document.hidden ? Promise.resolve() : work();
-    void done
-      // A failure after the view was left is no trouble of the next one.
-      .catch((error) => signal.aborted || failed(error))
-      .finally(() => setTimeout(() => this.repeat(work, everyMs, failed), everyMs));
+  /** @param {() => Promise<void>} work that tells of its failures itself @param {number} everyMs */
+  async repeat(work, everyMs) {
+    if (this.props.signal.aborted) return;
+    if (!document.hidden) await work();
+    setTimeout(() => void this.repeat(work, everyMs), everyMs);
   }
 
   async readLive() {
-    if (this.state.paused) return;
-    const { history } = this.state;
+    const { history, paused } = this.state;
+    const after = paused ? LATER_THAN_ALL_MS : Math.round((history.seconds.at(-1) ?? 0) * 1000);
+    const ahead = this.samples;
+    this.samples = undefined;
     try {
-      const ahead = this.samples;
-      this.samples = undefined;
-      const live = await (ahead ?? readLive(Math.round((history.seconds.at(-1) ?? 0) * 1000)));
+      const live = await (ahead ?? readLive(after));
+      // What is told after the view was left is not of the next one.
       if (this.props.signal.aborted) return;
       showGateway(live);
-      this.setState({ live, trouble: undefined, history: appended(history, live) });
+      this.setState({ live, trouble: undefined, history: paused ? history : appended(history, live) });
     } catch (trouble) {
+      if (this.props.signal.aborted) return;
+      showTrouble(trouble);
       this.setState({ trouble });
-      throw trouble;
     }
   }
 
@@ -246,7 +246,7 @@ class Figures extends Component {
   }
 
   render() {
-    const { live, money, kind, paused, history } = this.state;
+    const { money, kind, paused, history } = this.state;
     const plot = (/** @type {import("../plots.js").PlotOptions} */ options) =>
       html`<${Plot} key=${options.title} options=${options} ...${history} />`;
     const choose = (/** @type {{ currentTarget: HTMLSelectElement }} */ { currentTarget: { value } }) => {
@@ -269,7 +269,7 @@ class Figures extends Component {
       </div>
       ${liveTiles((name) => history.series[name]?.at(-1), kind)}
       <div class="plots">${[RATES, LATENCY[kind], REFUSALS, SLOTS].map(plot)}</div>
-      ${deniedTable(live?.denied ?? [])}
+      ${deniedTable(history.denied)}
       <div>${money.overview && gatewaysTable(money.overview.gateways)}</div>`;
   }
 }
@@ -306,6 +306,7 @@ function appended({ seconds, series }, live) {
     ].slice(from);
   return {
     seconds: all.slice(from),
+    denied: live.denied,
     series: Object.fromEntries([...names].map((name) => [name, lineOf(name)])),
   };
 }

@@ -1,6 +1,5 @@
-import { asks, isSecret } from "../asks.js";
+import { asks, isSecret, SECRET_SEARCHED } from "../asks.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
-import { SECRET_SEARCHED } from "../find.js";
 import { hrefTo, placeAt, placeOf } from "../location.js";
 import { table } from "../table.js";
 

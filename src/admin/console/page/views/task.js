@@ -25,6 +25,9 @@ import { hrefTo } from "../location.js";
 import { entrySentence } from "../sentences.js";
 import { ACCOUNT_COLUMN, filtered, table } from "../table.js";
 
+/** The upstream gave none, or nobody asked it. */
+const NO_REASON = "None is known: the upstream gave none, or the task was released, or too old.";
+
 /** One request by its own id or its task's: what became of it, and of its credits. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
   const asked = asks.task(place);
@@ -33,7 +36,7 @@ export async function showTask({ place, again }) {
   const known = entries && "data" in entries ? entries.data : undefined;
   return [
     heading(task.task_id ? "Task" : "Request", again, badge(task.status)),
-    may("tasks:write") && taskActions(task, again),
+    may("tasks:write") && taskActions(task, known, again),
     factList([
       ["Task", task.task_id && code(task.task_id)],
       ["Request", code(task.request_id)],
@@ -45,10 +48,7 @@ export async function showTask({ place, again }) {
       ["Admitted", task.created_at && moment(task.created_at)],
       ["Charged", task.bound_at && moment(task.bound_at)],
       ["Finished", task.finished_at && moment(task.finished_at)],
-      [
-        "Why it failed",
-        task.status === "failed" ? (task.failure_reason ?? "The upstream gave no reason.") : "",
-      ],
+      ["Why it failed", task.status === "failed" ? (task.failure_reason ?? NO_REASON) : ""],
       ["Video", task.video_url && code(task.video_url)],
     ]),
     known && entriesTable(account, known),
@@ -92,9 +92,7 @@ function answerText(task, entries) {
 function endText({ status, failure_reason: reason, video_url: url, finished_at: at }) {
   switch (status) {
     case "failed":
-      return reason
-        ? `failed: ${reason.replace(/[.\s]+$/, "")}.`
-        : "failed. The video service gave no reason.";
+      return reason ? `failed: ${reason.replace(/[.\s]+$/, "")}.` : "failed. No reason is known.";
     case "completed":
       return `was completed at ${momentText(at)} UTC${url ? `: ${url}` : "."}`;
     case "void":
@@ -117,13 +115,15 @@ function moneyText({ status, price, refunded }, entries) {
   return `It cost ${count(cost)} credits.`;
 }
 
-/** @param {Task} task @param {() => void} again */
-function taskActions(task, again) {
+/** @param {Task} task @param {Transaction[] | undefined} entries @param {() => void} again */
+function taskActions(task, entries, again) {
   const hasEnded = ["completed", "failed"].includes(task.status);
+  // Of a price that was corrected a part has gone back, and nothing else does.
+  const isCorrected = entries?.some(({ kind }) => kind === "adjustment");
   const isOpen = task.finished_at === null && !hasEnded && task.status !== "void";
   return actions(
     isOpen && asking("Release …", () => askRelease(task), again, "danger"),
-    hasEnded && !task.refunded && asking("Refund …", () => askRefund(task), again, "danger"),
+    hasEnded && !task.refunded && !isCorrected && asking("Refund …", () => askRefund(task), again, "danger"),
   );
 }
 

@@ -14,15 +14,14 @@ import {
   asking,
   badge,
   button,
-  byId,
   code,
   factList,
   heading,
   html,
+  leaveFor,
   link,
   moment,
   note,
-  say,
   tile,
   tiles,
 } from "../dom.js";
@@ -126,12 +125,7 @@ const endpointTiles = ({ waiting, dropped, dropped_at }) =>
 /** @param {Webhook} endpoint @param {string | null} etag @param {() => void} again */
 function endpointActions(endpoint, etag, again) {
   const isEnabled = endpoint.status === "enabled";
-  // The message about the deletion stays when the next view opens.
-  const leave = () => {
-    const said = byId("result").textContent ?? "";
-    addEventListener("hashchange", () => say(said), { once: true });
-    location.hash = hrefTo(["account", endpoint.account_id, "webhooks"]);
-  };
+  const leave = () => leaveFor(hrefTo(["account", endpoint.account_id, "webhooks"]));
   return actions(
     isEnabled && asking("Send test …", () => askTestMessage(endpoint), again, "primary"),
     asking("Edit …", () => askEditWebhook(endpoint, etag), again),
