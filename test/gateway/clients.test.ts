@@ -36,7 +36,7 @@ async function givenLossyWay(
       socket.on("error", () => undefined);
     }
     client.pipe(target);
-    target.on("data", (bytes) => {
+    target.on("data", (bytes: Buffer) => {
       if (lost > 0) {
         client.write(bytes);
         return;
