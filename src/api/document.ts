@@ -241,8 +241,9 @@ export const FURTHER_HEADERS = {
   },
   "x-should-retry": flag(
     "false",
-    "`false` where a program must not repeat the request by itself: credits or the day are used up, the generator has " +
-      "refused the request or the gateway, or a generation without an `Idempotency-Key` may have made a task. Else absent.",
+    "`false` where a program must not repeat the request by itself: credits or the day are used up, the key may not use " +
+      "the endpoint, the generator has refused the request or the gateway, or a generation without an `Idempotency-Key` " +
+      "may have made a task. Else absent.",
   ),
   "WWW-Authenticate": flag("Bearer", "How to authenticate. RFC 9110 section 11.6.1."),
   Allow: {

@@ -160,7 +160,10 @@ export const USAGE_ROW = Type.Object(
     refunds: credits("Credits refunded."),
     completed: Type.Integer({ description: "Tasks that completed." }),
     failed: Type.Integer({ description: "Tasks that failed." }),
-    seconds: Type.Integer({ description: "How long the completed tasks ran, in whole seconds." }),
+    seconds: Type.Integer({
+      description:
+        "How long the completed tasks ran until the gateway learned of their end, in whole seconds.",
+    }),
   },
   { description: "What was used in a day, of an endpoint or with a key." },
 );

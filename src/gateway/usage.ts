@@ -43,7 +43,7 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
   const problems: Problem[] = [];
   for (const name of new Set(query.keys())) {
     const isKnown = (NAMES as readonly string[]).includes(name);
-    if (!isKnown) problems.push(unknownName("", name, NAMES));
+    if (!isKnown) problems.push({ ...unknownName("", name, NAMES), path: "" });
     else if (query.getAll(name).length > 1) problems.push({ path: "", message: `${name} is given twice` });
   }
   const to = query.get("to") ?? dayText(nowMs);
@@ -61,7 +61,7 @@ function questionOf(url: string, nowMs: number): UsageQuestion | Refusal {
     const days = (Date.parse(to) - Date.parse(from)) / DAY_MS + 1;
     if (days < 1) problems.push({ path: "", message: "from must not come after to" });
     if (days > USAGE_DAYS_MAX)
-      problems.push({ path: "", message: `from and to may be ${USAGE_DAYS_MAX} days apart at most` });
+      problems.push({ path: "", message: `at most ${USAGE_DAYS_MAX} days, from and to included` });
   }
   const [first] = problems;
   if (first === undefined) return { from, to, by: by! };

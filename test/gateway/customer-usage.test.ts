@@ -57,7 +57,8 @@ test.each([
   ["?from=%2B012026-10&to=%2B012026-10", /from must be a day such as 2026-10-31/],
   ["?to=0000-01-01", /from must be a day such as 2026-10-31/],
   ["?from=2026-03-02&to=2026-03-01", /from must not come after to/],
-  ["?from=2026-01-01&to=2026-12-31", /92 days/],
+  // 92 days apart, and so 93 days.
+  ["?from=2026-08-29&to=2026-11-29", /at most 92 days, from and to included/],
   ["?group_by=hour", /group_by must be one of/],
   ["?group_by=day&group_by=key", /given twice/],
   ["?form=2026-01-01", /did you mean from/],
@@ -66,6 +67,8 @@ test.each([
   const reply = await usage(key, query);
   expectStatus(reply, 400);
   expect(reply.body.error).toMatch(words);
+  // Paths point into a body, and there is none.
+  for (const { path } of reply.body.details) expect(path).toBe("");
 });
 
 test("of a query with many unknown names the first problems are named, as of a body", async () => {

@@ -111,7 +111,10 @@ export const UsageRow = t.titled("UsageRow", {
   refunds: t.count("Credits refunded.", 50),
   completed: t.count(undefined, 19),
   failed: t.count(undefined, 1),
-  seconds: t.count("How long the completed tasks ran, each in whole seconds.", 1710),
+  seconds: t.count(
+    "How long the completed tasks ran until the gateway learned of their end, each in whole seconds.",
+    1710,
+  ),
 });
 
 export const Usage = t.titled("Usage", {
