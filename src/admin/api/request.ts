@@ -142,8 +142,9 @@ export function requireValid<Schema extends TObject>(
 function fractional(_name: string, value: unknown, { source = "" }: { source?: string }): unknown {
   if (typeof value !== "number" || !Number.isInteger(value)) return value;
   const [, whole = "", fraction = "", exponent = "0"] = /^-?(\d+)(?:\.(\d+))?(?:e(.*))?$/i.exec(source) ?? [];
-  const digits = (whole + fraction).replace(/0+$/, "");
-  return digits.length <= whole.length + Number(exponent) || /^0*$/.test(digits) ? value : 0.5;
+  // To the last one that counts. A pattern for the zeros behind it would look from each zero on.
+  const digits = /^\d*[1-9]/.exec(whole + fraction)?.[0] ?? "";
+  return digits.length <= whole.length + Number(exponent) || digits === "" ? value : 0.5;
 }
 
 /** @param schema undefined if all fields are known */
