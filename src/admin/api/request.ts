@@ -123,8 +123,7 @@ export async function readJsonBody<Schema extends TObject>(
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
   requireValid(schema, value);
-  const unrounded: unknown = JSON.parse(String(bytes) || "{}", fractional);
-  requireValid(schema, unrounded, value);
+  requireValid(schema, unrounded(String(bytes) || "{}"), value);
   return value;
 }
 
@@ -137,6 +136,8 @@ export function requireValid<Schema extends TObject>(
   if (!Value.Check(schema, value))
     throw invalid(explained(schema, schemaProblems(schema, value), given), schema);
 }
+
+export const unrounded = (json: string): unknown => JSON.parse(json, fractional);
 
 /** For JSON.parse: a number that it would round to a whole one, such as 9007199254740990.6, stays a fraction. */
 function fractional(_name: string, value: unknown, { source = "" }: { source?: string }): unknown {
