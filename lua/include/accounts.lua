@@ -23,13 +23,20 @@ local function list_account(account, account_id)
   end
 end
 
--- The words of label and metadata: a script that changes these calls it with ZREM before and with ZADD after that.
+-- A member of metadata may have many short words, and each takes more room than it has letters.
+local WORDS_OF_ACCOUNT_MAX = 64
+
+-- The first words of label and metadata: a script that changes these calls it with ZREM before and with ZADD after that.
 local function change_words_of_account(command, account, account_id)
   local record = call("HMGET", account, "label", "metadata")
-  change_words_of_text(command, account, record[1], account_id)
+  local places = word_places(record[1] or "", account_id, WORDS_MAX)
   for _, value in ipairs(metadata_values(record[2])) do
-    if not value.is_flag then change_words_of_text(command, account, value.text, account_id) end
+    local found = value.is_flag and {} or word_places(value.text, account_id, WORDS_MAX)
+    for at = 1, math.min(#found, WORDS_OF_ACCOUNT_MAX - #places) do
+      places[#places + 1] = found[at]
+    end
   end
+  change_words(command, account, places)
 end
 
 local RESTRICTION = { suspended = 1, closed = 2 }

@@ -5,11 +5,13 @@
 -- src/records/words.ts makes the same digests.
 local NAME = '^"[%w_.-]+"$'
 
--- Texts, numbers and booleans of metadata. Of any other type than a text it has none.
+-- Texts, numbers and booleans of metadata, in its order. Of any other type than a text it has none.
 local function metadata_values(metadata)
   local values = {}
   if type(metadata) ~= "string" then return values end
-  for name, value in pairs((members_of(metadata))) do
+  local members, names = members_of(metadata)
+  for _, name in ipairs(names) do
+    local value = members[name]
     local first = string.sub(value, 1, 1)
     if not string.find("{[n", first, 1, true) then
       local is_read, text = true, value

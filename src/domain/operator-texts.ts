@@ -2,17 +2,22 @@ const LABEL_CHARS_MAX = 100;
 const METADATA_BYTES_MAX = 4096;
 const METADATA_NAMES_MAX = 50;
 
-const LABEL = new RegExp(String.raw`^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,${LABEL_CHARS_MAX}}$`, "u");
+/** No control characters, and none that turn or isolate the direction of what a page or a file has behind them. Unicode Standard Annex 9. */
+const LINE = /^[^\p{Cc}\p{Zl}\p{Zp}\u202a-\u202e\u2066-\u2069]+$/u;
 
 /** U+0000 or half of a surrogate pair, as `JSON.stringify` escapes them. */
 const UNSTORABLE = /(?<!\\)(?:\\\\)*\\u(?:0000|d[89a-f])/;
 
 export type Metadata = Readonly<Record<string, unknown>>;
 
+/** One line of 1 to so many characters, not all of them spaces. */
+export const isLine = (text: string, charsMax: number): boolean =>
+  LINE.test(text) && text.trim() !== "" && text.isWellFormed() && [...text].length <= charsMax;
+
 export const labelProblem = (label: string): string | undefined =>
-  LABEL.test(label) && label.isWellFormed()
+  isLine(label, LABEL_CHARS_MAX)
     ? undefined
-    : `a label has 1 to ${LABEL_CHARS_MAX} characters on one line`;
+    : `a label has 1 to ${LABEL_CHARS_MAX} characters on one line, without those that turn its direction`;
 
 export function metadataProblem(metadata: Metadata): string | undefined {
   const isObject = typeof metadata === "object" && metadata !== null && !Array.isArray(metadata);

@@ -9,19 +9,15 @@ import { CHECK_STATUSES, type Check, worstOf } from "../checks/check.ts";
 import type { Config, Loaded } from "../config/config.ts";
 import { createLiveConfig, type LiveConfig } from "../config/live.ts";
 import { sameMaterial } from "../config/tls.ts";
-import { dropOldest } from "../domain/bounded.ts";
 import { createSettlements } from "../durability/deferred-settlements.ts";
 import { diskReason, openJournal } from "../durability/outbox/journal.ts";
 import type { Callbacks } from "../gateway/callbacks.ts";
 import { renewTls } from "../gateway/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
-import type { UsageAnswer, UsageQuestion } from "../gateway/usage.ts";
 import { createWork } from "../jobs/background-work.ts";
 import { createRefusalCounts } from "../jobs/refusal-counts.ts";
 import { createTierUse, type TierUse } from "../jobs/tier-use.ts";
-import { accountUsage } from "../ledger/account-usage.ts";
-import { createOperatorSession } from "../operations/access/operator-session.ts";
 import { addToRefusalLogs } from "../operations/accounts/refusal-log.ts";
 import { addRefusals } from "../operations/accounts/refusals.ts";
 import { createTierCounter } from "../operations/keys/tier-counts.ts";
@@ -34,6 +30,7 @@ import type { Logger } from "../telemetry/log.ts";
 import { createMetrics, type Metrics } from "../telemetry/metrics.ts";
 import { passingOn, type Tracing } from "../telemetry/trace.ts";
 import type { RelayOptions } from "./callback-relay.ts";
+import { createCustomerUsage } from "./customer-usage.ts";
 import { type Drained, drainGateway } from "./drain.ts";
 import { ALONE, type Role } from "./supervisor.ts";
 
@@ -307,35 +304,4 @@ async function listen(
   await once(server, "listening");
   const bound = server.address() as AddressInfo;
   return `${tls ? "https" : "http"}://${bound.family === "IPv6" ? `[${bound.address}]` : bound.address}:${bound.port}`;
-}
-
-const KEPT_MS = 5000;
-const KEPT_MAX = 1000;
-
-/** From Redis, on connections of its own, opened by the first question: no read delays a generation. Kept for five seconds. */
-function createCustomerUsage({ store }: Pick<Config, "store">) {
-  const session = createOperatorSession({ redisUrl: store.redisUrl, tlsCa: store.tlsCa });
-  const answers = new Map<string, { askedMs: number; answer: Promise<UsageAnswer> }>();
-
-  async function read(accountId: string, { from, to, by }: UsageQuestion): Promise<UsageAnswer> {
-    const { rows, sinceMs } = await session.run((nodes) =>
-      accountUsage(nodes, { accountId, from, to, by: [by] }),
-    );
-    return { rows, since: sinceMs === undefined ? null : new Date(sinceMs).toISOString() };
-  }
-
-  return {
-    usageOf(accountId: string, question: UsageQuestion): Promise<UsageAnswer> {
-      const name = `${accountId} ${Object.values(question).join(" ")}`;
-      const kept = answers.get(name);
-      if (kept && performance.now() - kept.askedMs < KEPT_MS) return kept.answer;
-      const answer = read(accountId, question);
-      answers.delete(name);
-      dropOldest(answers, KEPT_MAX);
-      answers.set(name, { askedMs: performance.now(), answer });
-      answer.catch(() => answers.delete(name));
-      return answer;
-    },
-    close: session.close,
-  };
 }

@@ -4,6 +4,7 @@ import { hash } from "node:crypto";
 
 const WORDS_MAX = 8;
 const WORDS_OF_REFERENCE_MAX = 4;
+const WORDS_OF_ACCOUNT_MAX = 64;
 const WORDS_BYTES_MAX = 40;
 
 const WORD = /[a-z0-9\u0080-\u{10ffff}]+/gu;
@@ -51,9 +52,9 @@ export const placesOfAccount = (
   label: string | undefined,
   metadata: Readonly<Record<string, unknown>>,
 ): string[] =>
-  [...(label === undefined ? [] : [label]), ...searchedMetadata(metadata).map(([, text]) => text)].flatMap(
-    (text) => wordPlaces(text, accountId),
-  );
+  [...(label === undefined ? [] : [label]), ...searchedMetadata(metadata).map(([, text]) => text)]
+    .flatMap((text) => wordPlaces(text, accountId))
+    .slice(0, WORDS_OF_ACCOUNT_MAX);
 
 /** Whose a place is. */
 export interface Placed {

@@ -117,6 +117,19 @@ test.each([
     ...["GET /transactions?cursor=abc", undefined, "invalid_cursor"],
     "the cursor is not one of an earlier page of this list",
   ],
+  // What stands behind them would be read backwards, in the console, a file of CSV and a customer's program.
+  ...["\u202a", "\u202e", "\u2066", "\u2069"].flatMap((turning) => [
+    ...["POST /accounts/{account}/keys", "PATCH /accounts/{account}"].map((target) => [
+      ...[target, { label: `paid ${turning}002 dedna` }, "invalid"],
+      "a label has 1 to 100 characters on one line, without those that turn its direction",
+    ]),
+    [
+      ...["POST /accounts/{account}/adjustments"],
+      { amount: 1, reference: "r", reason: `paid ${turning}002 dedna` },
+      "invalid",
+      "a reason has 1 to 200 printable characters on one line, without those that turn its direction",
+    ],
+  ]),
   // Of several kinds, and of unknown fields, it is `invalid`.
   [
     ...["POST /accounts/{account}/keys", { expires_at: "soon", allowed_addresses: [] }, "invalid"],

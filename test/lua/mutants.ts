@@ -2317,7 +2317,7 @@ export const WORD_MUTANTS: readonly Mutant[] = [
   mutant("bytes beyond ASCII part words", "include/words", "%w\\128-\\255", "%w"),
   mutant("only the first word is listed", "include/words", '" ", at)', '" ", 1)'),
   mutant("a text is cut within a character", "include/words", "last > 0 and", "false and"),
-  mutant("true and false are listed", "include/accounts", "not value.is_flag", "true"),
+  mutant("true and false are listed", "include/accounts", "value.is_flag and {} or ", ""),
   mutant(
     "a reference has as many words as a label",
     "include/words",

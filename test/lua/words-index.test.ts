@@ -117,6 +117,20 @@ test("the index of words equals a scan, and each word and what follows it finds 
   );
 });
 
+// Guarantee: whoever may write metadata fills Redis with little more than what he sends.
+test("an account has 64 places, however many words its metadata has, and none once they are gone", async () => {
+  const eight = (nth: number): string => times(8, (at) => `w${8 * nth + at}`).join(" ");
+  const metadata = Object.fromEntries(times(50, (nth) => [`name${nth}`, eight(nth)]));
+  await createAccount(nodes, { accountId: "a", label: "Acme Films", metadata }, ACTOR);
+  expect(await indexNow()).toHaveLength(64);
+  expect(await indexNow()).toEqual(await scan());
+  expect(await words("films")).toEqual(["a"]);
+  expect(await words("w61")).toEqual(["a"]);
+  expect(await words("w62")).toEqual([]);
+  await patchAccount(nodes, "a", { label: null, metadata: null }, ACTOR);
+  expect(await indexNow()).toEqual([]);
+});
+
 /** Accounts, keys and references, some of which have changed. @returns the ids of the keys */
 async function givenShops(to = nodes): Promise<string[]> {
   await emptyStore();

@@ -726,6 +726,14 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     expect(operator.complaints).toEqual([]);
   });
 
+  test("what turns the direction of a text is shown, and does not turn the page's own words", async () => {
+    const { accountId } = await gateway.givenKey();
+    await manage("PATCH", `accounts/${accountId}`, { metadata: { note: "owed \u202e002" } });
+    await operator.signIn(`audit?account_id=${accountId}`);
+    await page.getByText("owed \\u202e002").first().waitFor();
+    expect(await page.locator("#view").textContent()).not.toContain("\u202e");
+  });
+
   // Guarantee: what is typed in part is never taken for nothing.
   test("an expiry without a time is refused, for a key that is made or changed and for a token", async () => {
     const { accountId } = await gateway.givenKey();

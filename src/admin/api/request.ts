@@ -123,8 +123,7 @@ export async function readJsonBody<Schema extends TObject>(
     throw invalid([{ path: "", message: "the body has half a surrogate pair, which is no Unicode text" }]);
   }
   requireValid(schema, value);
-  const unrounded: unknown = JSON.parse(String(bytes) || "{}", fractional);
-  requireValid(schema, unrounded, value);
+  requireValid(schema, unrounded(String(bytes) || "{}"), value);
   return value;
 }
 
@@ -138,12 +137,15 @@ export function requireValid<Schema extends TObject>(
     throw invalid(explained(schema, schemaProblems(schema, value), given), schema);
 }
 
+export const unrounded = (json: string): unknown => JSON.parse(json, fractional);
+
 /** For JSON.parse: a number that it would round to a whole one, such as 9007199254740990.6, stays a fraction. */
 function fractional(_name: string, value: unknown, { source = "" }: { source?: string }): unknown {
   if (typeof value !== "number" || !Number.isInteger(value)) return value;
   const [, whole = "", fraction = "", exponent = "0"] = /^-?(\d+)(?:\.(\d+))?(?:e(.*))?$/i.exec(source) ?? [];
-  const digits = (whole + fraction).replace(/0+$/, "");
-  return digits.length <= whole.length + Number(exponent) || /^0*$/.test(digits) ? value : 0.5;
+  // To the last one that counts. A pattern for the zeros behind it would look from each zero on.
+  const digits = /^\d*[1-9]/.exec(whole + fraction)?.[0] ?? "";
+  return digits.length <= whole.length + Number(exponent) || digits === "" ? value : 0.5;
 }
 
 /** @param schema undefined if all fields are known */

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { isLine } from "../../domain/operator-texts.ts";
 import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames, REFERENCE_ACCOUNTS_MAX, referencePlace } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
@@ -10,8 +11,7 @@ import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
 import { history } from "../../scripts/ledger.ts";
 
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
-/** One line without spaces at its ends. */
-const REASON = /^(?=\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}(?<=\S)$/u;
+const REASON_CHARS_MAX = 200;
 /** References may be forgotten meanwhile. */
 const LOOK_UPS_MAX = 3;
 /** Each slice takes less than a millisecond of Redis. */
@@ -33,8 +33,12 @@ export function requireReference(reference: string): void {
 /** Trimmed. @throws OperatorError */
 export function requireReason(reason: string): string {
   const text = reason.trim();
-  if (REASON.test(text) && text.isWellFormed()) return text;
-  throw new OperatorError("a reason has 1 to 200 printable characters on one line", "invalid", "reason");
+  if (isLine(text, REASON_CHARS_MAX)) return text;
+  throw new OperatorError(
+    `a reason has 1 to ${REASON_CHARS_MAX} printable characters on one line, without those that turn its direction`,
+    "invalid",
+    "reason",
+  );
 }
 
 /** The use of a reference in words, from its meaning; credits without a word are those of a purchase. */

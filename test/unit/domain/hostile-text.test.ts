@@ -1,6 +1,7 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { expect, test } from "vitest";
+import { unrounded } from "../../../src/admin/api/request.ts";
 import { TASK_ID } from "../../../src/domain/answers.ts";
 import { validateGeneration } from "../../../src/domain/generation.ts";
 import { parseJson, parseObject } from "../../../src/domain/json.ts";
@@ -48,7 +49,7 @@ const NOBODY: FormEvents = {
   refused: () => undefined,
 };
 
-/** Everything that takes text from customers or from the upstream, by what it is given. */
+/** Everything that takes text from customers or from the upstream, by what it is given; and numbers of the management API. */
 const READERS: Record<string, (text: string) => unknown> = {
   "withoutSecret, long": withoutSecret(SECRET),
   "withoutSecret, periodic": withoutSecret("ab".repeat(200)),
@@ -107,6 +108,7 @@ const READERS: Record<string, (text: string) => unknown> = {
     }));
     return validateGeneration(STORYBOARD, { nFrames: "10", shots }, "https://a");
   },
+  "unrounded, digits": (text) => unrounded(`1.${text.replaceAll(/[^0-9]/g, "")}1`),
   nearest: (text) => nearest(text, ["prompt"]),
   TASK_ID: (text) => TASK_ID.test(text),
   IDEMPOTENCY_KEY: (text) => IDEMPOTENCY_KEY.test(text),

@@ -9,8 +9,19 @@ export { Component, createRef, Fragment, h, render };
 
 /** @typedef {import("./preact.js").ComponentChildren} Content */
 
+/** Characters that would turn the direction of the words of the page behind them, too. */
+const TURNING = /[\u202a-\u202e\u2066-\u2069]/g;
+
+/** As the command line shows them. @param {Content} content @returns {Content} */
+function asVisible(content) {
+  if (Array.isArray(content)) return content.map(asVisible);
+  return typeof content === "string"
+    ? content.replace(TURNING, (char) => `\\u${char.charCodeAt(0).toString(16)}`)
+    : content;
+}
+
 /** Markup as a template. Text is only ever set as text: what comes from the store is never markup. */
-export const html = htm.bind(h);
+export const html = htm.bind((type, props, ...children) => h(type, props, ...children.map(asVisible)));
 
 /** @template {HTMLElement} [Kind=HTMLElement] @param {string} id @param {new () => Kind} [kind] @returns {Kind} */
 export function byId(id, kind) {
