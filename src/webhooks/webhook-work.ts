@@ -4,6 +4,7 @@ import { createDueLists } from "../redis/due-lists.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { repeated } from "../redis/repeated-work.ts";
+import { thawedPartitions } from "../redis/topology/frozen-partitions.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import { expiring } from "../scripts/keys.ts";
 import type { Logger } from "../telemetry/log.ts";
@@ -73,10 +74,7 @@ function createQueueFigures(connection: Connection) {
 
   const figuresOf = (primary: Primary): Promise<QueueFigures> =>
     primary.command(async (redis) => {
-      const { partitions = 0 } = connection.known.facts ?? {};
-      const own = Array.from({ length: partitions }, (_, partition) => partition).filter(
-        (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),
-      );
+      const own = thawedPartitions(connection, primary);
       const looked = await watch.news(redis, own.join());
       const last = known.get(primary);
       if (!looked && last) return last;
@@ -140,9 +138,6 @@ function createExpiringKeys(connection: Connection, log: Logger) {
   });
 }
 
-const listsOfKeys = (partitions: number) =>
-  Array.from({ length: partitions }, (_, partition) => ({
-    list: "expiring" as const,
-    name: partitionNames(partition).expiring,
-    partition,
-  }));
+const listsOfKeys = (partition: number) => [
+  { list: "expiring" as const, name: partitionNames(partition).expiring, partition },
+];
