@@ -84,15 +84,14 @@ const LOG_EVERY_MS = 60_000;
 function observeAdapter(
   { upstreamAdapterFaults }: Pick<Metrics, "upstreamAdapterFaults">,
   log: Pick<Logger, "warn">,
-  nowMs: () => number = () => performance.now(),
 ): AdapterObserver {
   for (const called of ADAPTER_FUNCTIONS) upstreamAdapterFaults.inc({ call: called }, 0);
   let loggedAtMs = Number.NEGATIVE_INFINITY;
   return {
     fault: (_adapter, called) => upstreamAdapterFaults.inc({ call: called }),
     slow(adapter, called, tookMs) {
-      if (nowMs() - loggedAtMs < LOG_EVERY_MS) return;
-      loggedAtMs = nowMs();
+      if (performance.now() - loggedAtMs < LOG_EVERY_MS) return;
+      loggedAtMs = performance.now();
       const fields = { adapter, call: called, took_ms: Math.round(tookMs) };
       log.warn(fields, "a function of the adapter is slow: meanwhile the gateway serves nobody");
     },
