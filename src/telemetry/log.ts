@@ -143,13 +143,9 @@ function refusalFields({ detail, limit, limitOf, used, balance, retryAfterSecond
 const PLAIN = /^[\w.~-]*$/;
 const quoted = (text: string): string => (PLAIN.test(text) ? `"${text}"` : JSON.stringify(text));
 
-interface RequestTimes {
-  requestId: string;
-  route: string;
-  trace?: { traceId: string } | undefined;
-  bodyMs?: number | undefined;
-  storeMs?: number | undefined;
-  upstreamMs?: number | undefined;
+interface RequestTimes extends LoggedRequest {
+  bodyMs: number | undefined;
+  storeMs: number | undefined;
 }
 
 /** The client's time for its body and the upstream's for its answer do not count. @param thresholdMs from which on a line is written */
