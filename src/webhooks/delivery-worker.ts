@@ -64,9 +64,7 @@ interface Lease {
 }
 
 /** A lease gives each delivery to one gateway. First tries of endpoints that answer have places of their own. Decision 0074. */
-export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => new DeliveryWorker(options);
-
-class DeliveryWorker {
+export class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #message: ReturnType<typeof createMessages>;
   readonly #due: () => Promise<Record<Lane | "clean", ReadonlySet<number>>>;

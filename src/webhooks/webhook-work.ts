@@ -9,7 +9,7 @@ import { createWriteWatch } from "../redis/write-watch.ts";
 import { expiring } from "../scripts/keys.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { createDeliveryWorker, type DeliverySettings } from "./delivery-worker.ts";
+import { type DeliverySettings, DeliveryWorker } from "./delivery-worker.ts";
 import type { EgressPolicy } from "./guarded-agent.ts";
 import { openSecretBox, type SecretKeys } from "./sealed-secrets.ts";
 import { createSender } from "./sender.ts";
@@ -29,7 +29,7 @@ export function createWebhookWork(options: {
   const box = openSecretBox(settings());
   if (!box) throw new Error("webhooks need WEBHOOK_SECRET_KEY");
   const sender = createSender(settings);
-  const worker = createDeliveryWorker({ connection, sender, box, settings, metrics, log });
+  const worker = new DeliveryWorker({ connection, sender, box, settings, metrics, log });
   const figures = createQueueFigures(connection);
   const expiringKeys = createExpiringKeys(connection, log);
   const showing = repeated(show, {
