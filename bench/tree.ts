@@ -16,6 +16,7 @@ import type { Store } from "../src/settlement/store.ts";
 import type { createSweeps, Sweeps } from "../src/settlement/sweeps.ts";
 import type { createLogger } from "../src/telemetry/log.ts";
 import type { createMetrics } from "../src/telemetry/metrics.ts";
+import { inMemory } from "../test/support/memory-journal.ts";
 
 /** A source tree whose gateway is measured: keys are made by its own code, so that its own encoding is read. */
 export interface Tree {
@@ -141,7 +142,10 @@ export async function openTree(name: string, folder: string): Promise<Tree> {
       await isUsable(connection);
       const { giveBack, ...store } = stores.createStore(connection, nowMs);
       const log = logs.createLogger("silent");
-      const holds = settling?.createHolds(connection, settling.createSettlements(connection, { log }));
+      const holds = settling?.createHolds(
+        connection,
+        settling.createSettlements(connection, { log, ...inMemory }),
+      );
       return {
         store: { ...store, ...(giveBack && { voidHold: giveBack }), ...holds } as OpenStore["store"],
         sweeps: sweeping.createSweeps(connection, () => LEASE_MS, nowMs),

@@ -9,7 +9,6 @@ import {
 } from "../records/ledger-entries.ts";
 import { archiveNames, partitionNames } from "../records/names.ts";
 import type { ArchiveRecord } from "../records/records.ts";
-import type { Connection } from "../redis/connection.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
@@ -155,16 +154,6 @@ export async function detachArchive(nodes: RedisNodes): Promise<number> {
     await redis.del(changed, archiver);
   }
   return detached;
-}
-
-/** Usable primaries with their partitions; frozen partitions are left out. */
-export function usablePrimaries(connection: Connection): { primary: Primary; partitions: number[] }[] {
-  const all = Array.from({ length: connection.known.facts?.partitions ?? 0 }, (_, partition) => partition);
-  const inUse = all.filter((partition) => !connection.isFrozen(partition));
-  return connection.primaries().flatMap((primary) => {
-    const partitions = inUse.filter((partition) => connection.of(partition) === primary);
-    return primary.breaker.isOpen || partitions.length === 0 ? [] : [{ primary, partitions }];
-  });
 }
 
 export const cutOf = (primary: Primary, partition: number): Promise<string> =>

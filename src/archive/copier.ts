@@ -1,11 +1,12 @@
 import { randomUUID } from "node:crypto";
 import type { Connection } from "../redis/connection.ts";
 import { jittered, repeated } from "../redis/repeated-work.ts";
+import { usablePrimaries } from "../redis/topology/frozen-partitions.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { connectArchive, type OpenedArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
-import { endTurns, takeTurns, usablePrimaries } from "./archive-record.ts";
+import { endTurns, takeTurns } from "./archive-record.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
 import { identifyOrClaim } from "./identity.ts";
 import { MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";

@@ -3,6 +3,7 @@ import { GatewayError } from "../domain/errors.ts";
 import { compareIds, LEDGER_START, type LedgerEntry } from "../records/ledger-entries.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
+import { usablePrimaries } from "../redis/topology/frozen-partitions.ts";
 import { archived } from "../scripts/archive.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -23,7 +24,6 @@ import {
   oldestUncopied,
   readArchiveRecords,
   renewGeneration,
-  usablePrimaries,
 } from "./archive-record.ts";
 import { type ArchiveTables, StaleArchiveError } from "./tables.ts";
 

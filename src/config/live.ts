@@ -39,8 +39,6 @@ interface LiveOptions {
   lookEveryMs?: number;
 }
 
-export const createLiveConfig = (options: LiveOptions): LiveConfig => new LiveConfig(options);
-
 /** One snapshot is in force and replaced as a whole. A request keeps its snapshot. */
 export class LiveConfig {
   readonly #options: LiveOptions;

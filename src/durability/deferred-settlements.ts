@@ -7,23 +7,21 @@ import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import { ClaimError, createTaskIds } from "./claims.ts";
 import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
-import { type Journal, memoryJournal } from "./outbox/journal.ts";
+import type { Journal } from "./outbox/journal.ts";
 import { createOutbox, type FlushTarget } from "./outbox/outbox.ts";
 import type { Charge, Settlement } from "./outbox/outbox-queues.ts";
 import { createStoreLosses } from "./store-losses.ts";
 
-const SETTLE_WITHIN_MS = 30 * 60_000;
 const UNANSWERED = "a settlement is unanswered";
 const UNCONFIRMED_DROPPED =
   "too many answered charges wait for replicas; the oldest are dropped, and only the primary has them; bring replicas back";
 
 export interface SettlementOptions {
-  /** Without one, waiting settlements are lost with the process. */
-  journal?: Journal;
+  journal: Journal;
   /** For confirmed ledger entries; without one, only the last of each ledger is kept, in memory. */
   confirmedFolder?: string;
-  /** Later the store may have forgotten the request; 30 minutes by default. */
-  settleWithinMs?: () => number;
+  /** Later the store may have forgotten the request. */
+  settleWithinMs(): number;
   othersWithinMs?: number;
   log: Logger;
 }
@@ -32,7 +30,7 @@ export type Settlements = ReturnType<typeof createSettlements>;
 
 /** Each probe compares the store with what it confirmed and sends it what waits, before the breaker closes. */
 export function createSettlements(connection: Connection, options: SettlementOptions) {
-  const { log, journal = memoryJournal } = options;
+  const { log, journal } = options;
   const { outbox, unconfirmed } = createWaiting(connection, options);
   const isUnanswered = (primary: Primary): boolean => outbox.hasFor(targetOf(primary));
   const targetOf = (primary: Primary): FlushTarget => ({ ...targetAt(connection, primary), ...results });
@@ -114,7 +112,7 @@ const targetAt = (connection: Connection, primary: Primary): FlushTarget => ({
 type Outbox = ReturnType<typeof createOutbox>;
 
 function createWaiting({ metrics, confirms }: Connection, options: SettlementOptions) {
-  const { log, journal = memoryJournal } = options;
+  const { log, journal } = options;
   const unconfirmed = confirms
     ? createUnconfirmed({
         changed: (charges) => metrics.unconfirmed.set(charges),
@@ -125,7 +123,7 @@ function createWaiting({ metrics, confirms }: Connection, options: SettlementOpt
     log,
     journal,
     unconfirmed,
-    settleWithinMs: options.settleWithinMs ?? (() => SETTLE_WITHIN_MS),
+    settleWithinMs: options.settleWithinMs,
     changed({ entries, ofOtherStores }) {
       metrics.outbox.set(entries);
       metrics.outboxOfOtherStores.set(ofOtherStores);

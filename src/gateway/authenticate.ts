@@ -113,21 +113,7 @@ interface LookUpBudget {
   perAddressAndSecond: number;
 }
 
-interface UnknownKeys {
-  /**
-   * Each attempt in progress counts as if its key were unknown, so that simultaneous guesses cannot exceed the limit.
-   * @returns 0 when it has begun, and `end` must follow; else ms until the address may try again
-   */
-  begin(address: string): Promise<number>;
-  end(address: string): void;
-  /** True if a key may be looked up beyond the limit: an attacker behind a load balancer must not lock out its other customers. */
-  mayLookUp(address: string): boolean;
-  /** How long the address may not try unknown keys; 0 if it may. */
-  blockedMs(address: string): number;
-  count(address: string): void;
-}
-
-function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget: LookUpBudget): UnknownKeys {
+function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget: LookUpBudget) {
   const counted = new Map<string, { count: number; sinceMs: number; lookUps: Bucket }>();
   const total = fullBucket(budget.perSecond, nowMs());
   /** Attempts in progress by address; at most as many as requests in flight. */
@@ -138,6 +124,7 @@ function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget:
     return entry && nowMs() - entry.sinceMs < MINUTE_MS ? entry : undefined;
   };
 
+  /** How long the address may not try unknown keys; 0 if it may. */
   const blockedMs = (address: string): number => {
     const entry = thisMinute(address);
     return entry && entry.count >= perMinute() ? entry.sinceMs + MINUTE_MS - nowMs() : 0;
@@ -145,7 +132,11 @@ function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget:
 
   return {
     blockedMs,
-    async begin(address) {
+    /**
+     * Each attempt in progress counts as if its key were unknown, so that simultaneous guesses cannot exceed the limit.
+     * @returns 0 when it has begun, and `end` must follow; else ms until the address may try again
+     */
+    async begin(address: string): Promise<number> {
       for (;;) {
         const waitMs = blockedMs(address);
         if (waitMs > 0) return waitMs;
@@ -161,7 +152,8 @@ function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget:
         await new Promise<void>((resolve) => own.waiting.push(resolve));
       }
     },
-    mayLookUp(address) {
+    /** True if a key may be looked up beyond the limit: an attacker behind a load balancer must not lock out its other customers. */
+    mayLookUp(address: string): boolean {
       const entry = thisMinute(address);
       if (!entry) return true;
       refill(entry.lookUps, budget.perAddressAndSecond, nowMs());
@@ -171,7 +163,7 @@ function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget:
       total.left--;
       return true;
     },
-    end(address) {
+    end(address: string): void {
       const own = attempts.get(address)!;
       own.inProgress--;
       if (own.inProgress === 0) attempts.delete(address);
@@ -179,7 +171,7 @@ function createUnknownKeys(perMinute: () => number, nowMs: () => number, budget:
       const woken = own.inProgress === 0 || blockedMs(address) > 0 ? own.waiting.length : 1;
       for (const wake of own.waiting.splice(0, woken)) wake();
     },
-    count(address) {
+    count(address: string): void {
       const entry = thisMinute(address);
       if (entry) {
         entry.count++;

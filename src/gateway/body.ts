@@ -183,15 +183,13 @@ type BodyBound = "body_bytes" | "body_bytes_per_key";
 /** One key may use this share of the memory for bodies. */
 const KEY_SHARE = 1 / 4;
 
-/** The memory for incomplete JSON bodies. Each byte taken is returned once. */
-export interface BodyBudget {
-  /** @returns the bound that is reached; then nothing was taken */
-  take(keyId: string, bytes: number): BodyBound | undefined;
-  give(keyId: string, bytes: number): void;
-}
+export type BodyBudget = ReturnType<typeof createBodyBudget>;
 
-/** @param totalMax bytes of all bodies together @param refused a body was refused */
-export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBound) => void): BodyBudget {
+/**
+ * The memory for incomplete JSON bodies. Each byte taken is returned once. @param totalMax bytes of all bodies together
+ * @param refused a body was refused
+ */
+export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBound) => void) {
   const held = new Map<string, number>();
   let total = 0;
 
@@ -202,7 +200,8 @@ export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBo
   }
 
   return {
-    take(keyId, bytes) {
+    /** @returns the bound that is reached; then nothing was taken */
+    take(keyId: string, bytes: number): BodyBound | undefined {
       const bound = reached(keyId, bytes);
       if (bound !== undefined) {
         refused(bound);
@@ -212,7 +211,7 @@ export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBo
       total += bytes;
       return undefined;
     },
-    give(keyId, bytes) {
+    give(keyId: string, bytes: number): void {
       const left = (held.get(keyId) ?? 0) - bytes;
       if (left > 0) held.set(keyId, left);
       else held.delete(keyId);

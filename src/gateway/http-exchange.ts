@@ -292,50 +292,14 @@ export function createCompletion(
     const isPoll = isQuietPoll(exchange, gateway);
     const isQuiet = status < 500 && (isPoll || exchange.isQuiet === true);
     if (isQuiet && isPoll) polls.add(status, elapsedMs);
-    report(gateway, exchange, { status, outcome, elapsedMs, isQuiet, refused: answer?.refused });
+    const { log, live } = gateway;
+    const level = status >= 500 ? "warn" : isQuiet ? "debug" : "info";
+    logRequest(log, level, exchange, { status, outcome, elapsedMs, refused: answer?.refused });
+    const { slowRequestMs } = live.snapshot.config.log;
+    if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
+    exchange.trace?.spans?.end({ ...exchange, method: exchange.req.method, status, outcome });
   };
 }
 
 const isQuietPoll = ({ route }: Exchange, { live }: Gateway): boolean =>
   route === TASK_TEMPLATE && live.snapshot.config.log.polls === "debug";
-
-function report(
-  { log, live }: Gateway,
-  exchange: Exchange,
-  {
-    status,
-    outcome,
-    elapsedMs,
-    isQuiet,
-    refused,
-  }: { status: number; outcome: string; elapsedMs: number; isQuiet: boolean; refused: Refusal | undefined },
-): void {
-  const { req } = exchange;
-  logRequest(log, status >= 500 ? "warn" : isQuiet ? "debug" : "info", {
-    request_id: exchange.requestId,
-    client_request_id: exchange.shownId === exchange.requestId ? undefined : exchange.shownId,
-    trace_id: exchange.trace?.traceId,
-    method: req.method,
-    route: exchange.route,
-    status,
-    outcome,
-    key_id: exchange.keyId,
-    account_id: exchange.accountId,
-    task_id: exchange.taskId,
-    price: exchange.price,
-    duration_ms: elapsedMs,
-    upstream_ms: exchange.upstreamMs,
-    degraded: exchange.degraded,
-    shadow: exchange.shadow,
-    client_gone: exchange.clientGone,
-    detail: refused?.detail,
-    limit: refused?.limit,
-    limit_of: refused?.limitOf,
-    used: refused?.used,
-    balance: refused?.balance,
-    retry_after_seconds: refused?.retryAfterSeconds,
-  });
-  const { slowRequestMs } = live.snapshot.config.log;
-  if (slowRequestMs > 0) logSlow(log, slowRequestMs, elapsedMs, exchange);
-  exchange.trace?.spans?.end({ ...exchange, method: req.method, status, outcome });
-}

@@ -49,16 +49,8 @@ export interface ListenerOptions extends Timeouts {
   onMalformedRequest(refused: Refusal, requestId: string): void;
 }
 
-interface Listener extends Server {
-  /** `close` ends idle connections only, and stops the headers timeout: it would wait for ever for the rest of a head. */
-  closeConnectionsWithoutResponses(): void;
-  setTimeouts(timeouts: Timeouts): void;
-  /** New connections get this certificate. The listener must have been created with TLS. */
-  renewTls(tls: TlsMaterial): void;
-}
-
 /** A node:http server whose automatic responses are in our envelope. Readers of bodies enforce their own deadlines. */
-export function createListener(options: ListenerOptions): Listener {
+export function createListener(options: ListenerOptions) {
   const { connections } = options;
   const server = createHttpServer(
     {
@@ -91,9 +83,11 @@ export function createListener(options: ListenerOptions): Listener {
         if (connection.isIdle() && isUsed && socket.writableLength === 0) socket.destroy();
       }
     },
+    /** `close` ends idle connections only, and stops the headers timeout: it would wait for ever for the rest of a head. */
     closeConnectionsWithoutResponses(): void {
       for (const connection of connections.all()) if (connection.isIdle()) connection.socket.destroy();
     },
+    /** New connections get this certificate. The listener must have been created with TLS. */
     renewTls: (tls: TlsMaterial): void => renewTls(server, tls),
     setTimeouts({ headersTimeoutMs, keepAliveTimeoutMs, writeTimeoutMs }: Timeouts): void {
       server.headersTimeout = headersTimeoutMs;

@@ -23,15 +23,6 @@ export interface FallbackMemory {
   findElsewhere: UnmeteredElsewhere["find"];
 }
 
-interface SeenTasks {
-  /** @param upstream tag of the upstream that made the task; undefined keeps the known tag */
-  add(taskId: string, accountId: string, upstream: string | undefined): void;
-  has(taskId: string, accountId: string): boolean;
-  owner(taskId: string): string | undefined;
-  upstream(taskId: string): string | undefined;
-  forget(taskId: string, accountId: string): void;
-}
-
 export const createFallbackMemory = ({ find }: UnmeteredElsewhere): FallbackMemory => ({
   barredAccounts: new Map(),
   seenTasks: createSeenTasks(),
@@ -39,20 +30,23 @@ export const createFallbackMemory = ({ find }: UnmeteredElsewhere): FallbackMemo
   findElsewhere: find,
 });
 
-function createSeenTasks(): SeenTasks {
+type SeenTasks = ReturnType<typeof createSeenTasks>;
+
+function createSeenTasks() {
   const tasks = new Map<string, { accountId: string; upstream: string | undefined }>();
   const owner = (taskId: string): string | undefined => tasks.get(taskId)?.accountId;
   return {
-    add(taskId, accountId, upstream) {
+    /** @param upstream tag of the upstream that made the task; undefined keeps the known tag */
+    add(taskId: string, accountId: string, upstream: string | undefined): void {
       const known = tasks.get(taskId);
       if (known?.accountId === accountId && (upstream === undefined || known.upstream === upstream)) return;
       if (!known) dropOldest(tasks, SEEN_TASKS_MAX);
       tasks.set(taskId, { accountId, upstream });
     },
-    has: (taskId, accountId) => owner(taskId) === accountId,
+    has: (taskId: string, accountId: string): boolean => owner(taskId) === accountId,
     owner,
-    upstream: (taskId) => tasks.get(taskId)?.upstream,
-    forget(taskId, accountId) {
+    upstream: (taskId: string): string | undefined => tasks.get(taskId)?.upstream,
+    forget(taskId: string, accountId: string): void {
       if (owner(taskId) === accountId) tasks.delete(taskId);
     },
   };

@@ -4,22 +4,13 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { ADAPTER_FUNCTIONS, type AdapterObserver } from "../upstream/dialect.ts";
 import { type TaskUpstream, TaskUpstreams } from "../upstream/task-upstreams.ts";
-import { createUploadTunnel, type UploadTunnel } from "../upstream/upload-stream.ts";
-import { createUpstream, type Upstream } from "../upstream/upstream.ts";
+import { createUploadTunnel } from "../upstream/upload-stream.ts";
+import { createUpstream } from "../upstream/upstream.ts";
+
+export type Upstreams = ReturnType<typeof createUpstreams>;
 
 /** The upstreams of a gateway, each created for a snapshot of the configuration: its address, its credential, its timeouts. */
-export interface Upstreams {
-  upstream(config: Config): Upstream;
-  /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
-  upstreamOf(tag: string | undefined, config: Config): TaskUpstream;
-  uploads(config: Config): UploadTunnel;
-  /** Creates what a new snapshot needs. @throws Error for a snapshot that cannot be applied */
-  prepare(config: Config): void;
-  /** Aborts requests in flight, also those of replaced snapshots, which settles them. */
-  close(): Promise<void>;
-}
-
-export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }): Upstreams {
+export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logger }) {
   const adapter = observeAdapter(metrics, log);
   const observer = {
     generate: observeGate(metrics, "generate"),
@@ -52,13 +43,17 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
   );
   return {
     upstream,
-    upstreamOf: (tag, config) => taskUpstreams.of(tag, upstream(config), config.upstream),
+    /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
+    upstreamOf: (tag: string | undefined, config: Config): TaskUpstream =>
+      taskUpstreams.of(tag, upstream(config), config.upstream),
     uploads,
-    prepare(config) {
+    /** Creates what a new snapshot needs. @throws Error for a snapshot that cannot be applied */
+    prepare(config: Config): void {
       upstream(config);
       uploads(config);
     },
-    async close() {
+    /** Aborts requests in flight, also those of replaced snapshots, which settles them. */
+    async close(): Promise<void> {
       await Promise.all([inUse.close(), taskUpstreams.close()]);
     },
   };
@@ -89,15 +84,14 @@ const LOG_EVERY_MS = 60_000;
 function observeAdapter(
   { upstreamAdapterFaults }: Pick<Metrics, "upstreamAdapterFaults">,
   log: Pick<Logger, "warn">,
-  nowMs: () => number = () => performance.now(),
 ): AdapterObserver {
   for (const called of ADAPTER_FUNCTIONS) upstreamAdapterFaults.inc({ call: called }, 0);
   let loggedAtMs = Number.NEGATIVE_INFINITY;
   return {
     fault: (_adapter, called) => upstreamAdapterFaults.inc({ call: called }),
     slow(adapter, called, tookMs) {
-      if (nowMs() - loggedAtMs < LOG_EVERY_MS) return;
-      loggedAtMs = nowMs();
+      if (performance.now() - loggedAtMs < LOG_EVERY_MS) return;
+      loggedAtMs = performance.now();
       const fields = { adapter, call: called, took_ms: Math.round(tookMs) };
       log.warn(fields, "a function of the adapter is slow: meanwhile the gateway serves nobody");
     },

@@ -14,7 +14,7 @@ import { repeated } from "../redis/repeated-work.ts";
 import { isPersistent, memoryOf, readInfo, replicasOnline } from "../redis/server-info.ts";
 import { storedFacts } from "../redis/store-facts.ts";
 import type { Store } from "../settlement/store.ts";
-import { createSweeper, type SweepSettings } from "../settlement/sweeper.ts";
+import { Sweeper, type SweepSettings } from "../settlement/sweeper.ts";
 import { createSweeps } from "../settlement/sweeps.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
@@ -47,7 +47,7 @@ export function createWork(options: {
 }) {
   const { connection, store, upstreamOf, settings, metrics, log } = options;
   const sweeps = createSweeps(connection, () => settings().upstream.totalTimeoutMs + SWEEP_LEASE_SLACK_MS);
-  const sweeper = createSweeper({ store, sweeps, upstreamOf, metrics, log, settings });
+  const sweeper = new Sweeper({ store, sweeps, upstreamOf, metrics, log, settings });
   const surveys = createSurveys(connection);
   const survey = createSurvey({
     surveys,

@@ -1,6 +1,7 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Connection } from "../redis/connection.ts";
 import { repeated, takeTurn } from "../redis/repeated-work.ts";
+import { usablePrimaries } from "../redis/topology/frozen-partitions.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import { type RolledUp, rollup } from "../scripts/ledger.ts";
 import type { Run } from "../scripts/script-definition.ts";
@@ -37,7 +38,9 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
     return result.more;
   }
 
-  async function round(partitions = usablePartitions(connection)): Promise<boolean> {
+  async function round(
+    partitions = usablePrimaries(connection).flatMap((usable) => usable.partitions),
+  ): Promise<boolean> {
     const first = Math.floor(Math.random() * partitions.length);
     let more = false;
     for (const partition of [...partitions.slice(first), ...partitions.slice(0, first)]) {
@@ -54,10 +57,9 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
   }
 
   async function look(): Promise<void> {
-    const byPrimary = Map.groupBy(usablePartitions(connection), connection.of);
     const looked: (() => void)[] = [];
     const partitions: number[] = [];
-    for (const [primary, own] of byPrimary) {
+    for (const { primary, partitions: own } of usablePrimaries(connection)) {
       const done = await primary
         .command((redis) => watch.news(redis, own.join()))
         .catch(() => () => undefined);
@@ -116,12 +118,4 @@ function createUnexplained(metrics: RollupOptions["metrics"], log: Logger) {
     unexplained.set(partition, entries);
     metrics.usageUnexplained.set(unexplained.values().reduce((sum, each) => sum + Math.abs(each), 0));
   };
-}
-
-function usablePartitions(connection: Connection): number[] {
-  const { partitions = 0 } = connection.known.facts ?? {};
-  const all = Array.from({ length: partitions }, (_, partition) => partition);
-  return all.filter(
-    (partition) => !connection.of(partition).breaker.isOpen && !connection.isFrozen(partition),
-  );
 }

@@ -7,7 +7,7 @@ import { readMetrics } from "../admin/health.ts";
 import { SAMPLE_EVERY_MS } from "../admin/live-figures.ts";
 import { CHECK_STATUSES, type Check, worstOf } from "../checks/check.ts";
 import type { Config, Loaded } from "../config/config.ts";
-import { createLiveConfig, type LiveConfig } from "../config/live.ts";
+import { LiveConfig } from "../config/live.ts";
 import { sameMaterial } from "../config/tls.ts";
 import { createSettlements } from "../durability/deferred-settlements.ts";
 import { diskReason, openJournal } from "../durability/outbox/journal.ts";
@@ -50,7 +50,7 @@ export async function startGateway(
 ): Promise<Running> {
   const metrics = createMetrics();
   const metricsPage = role.share(metrics.registry);
-  const live = createLiveConfig({ loaded, log, metrics });
+  const live = new LiveConfig({ loaded, log, metrics });
   /** For settings that need a restart; others come from `live`. */
   const { config } = loaded;
   const { connection, settlements } = await openStore({ config, live, place, log, metrics });

@@ -150,12 +150,14 @@ export const totalsName = (partition: number, month: string): string => `${tag(p
 /** Grants of a UTC month (hash). */
 export const soldName = (partition: number, month: string): string => `${tag(partition)}:sold:${month}`;
 
-/** The lists of open requests of all partitions, each partition's two together. */
-export const listsOfOpenRequests = (partitions: number) =>
-  Array.from({ length: partitions }, (_, partition) => {
-    const { due } = partitionNames(partition);
-    return DUE_LISTS.map((list) => ({ list, name: due, from: dueFrom(list), partition }));
-  }).flat();
+/** The two lists of open requests of a partition. */
+export const listsOfOpenRequests = (partition: number) =>
+  DUE_LISTS.map((list) => ({
+    list,
+    name: partitionNames(partition).due,
+    from: dueFrom(list),
+    partition,
+  }));
 
 /** Hash and field, as in lua/include/references.lua. Names of different references may be the same. */
 export function referencePlace(partition: number, reference: string): { name: string; field: string } {

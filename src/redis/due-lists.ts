@@ -3,6 +3,7 @@ import type { Connection } from "./connection.ts";
 import { many } from "./pipelines.ts";
 import type { Primary } from "./primary.ts";
 import { storeNowMs } from "./server-info.ts";
+import { thawedPartitions } from "./topology/frozen-partitions.ts";
 import { createWriteWatch } from "./write-watch.ts";
 
 /** A sorted set of a partition, whose scores say when something is due (Unix ms). */
@@ -26,7 +27,7 @@ type Due<List extends string, Partitions> = Record<List, Partitions>;
  */
 export function createDueLists<List extends string>(
   connection: Connection,
-  listsOf: (partitions: number) => readonly PartitionList<List>[],
+  listsOf: (partition: number) => readonly PartitionList<List>[],
   kinds: readonly List[],
   { nowMs, late = true }: { nowMs?: (() => number) | undefined; late?: boolean } = {},
 ): () => Promise<Due<List, ReadonlySet<number>>> {
@@ -37,9 +38,7 @@ export function createDueLists<List extends string>(
   /** One pipeline reads all lists, and only if one may have changed since the last time. */
   const addDue = (primary: Primary, due: Due<List, Set<number>>): Promise<void> =>
     primary.command(async (redis) => {
-      const lists = listsOf(connection.known.facts?.partitions ?? 0).filter(
-        ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
-      );
+      const lists = thawedPartitions(connection, primary).flatMap((partition) => listsOf(partition));
       const atMs = nowMs?.() ?? (await storeNowMs(redis));
       const looked = await watch.news(redis, lists.map(({ partition }) => partition).join());
       if (looked) {

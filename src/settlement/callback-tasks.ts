@@ -122,11 +122,7 @@ export class CallbackTasks {
   }
 
   async #poll(request: CalledRequest): Promise<CallbackResult> {
-    const { record, nowMs } = request;
-    const boundAtMs = Number(record.bound_at);
-    const task = this.#agingTask(request, record.task_id ?? "", boundAtMs, nowMs - boundAtMs);
-    const { upstream: tag } = record;
-    const outcome = await this.#ask(request, this.#options.upstreamOf(tag), task, tag);
+    const { task, outcome } = await this.#askAboutBound(request);
     const observed = await this.#observe(request, task, outcome);
     return observed ?? (isAnswered(outcome) ? "observed" : "unanswered");
   }
@@ -170,11 +166,8 @@ export class CallbackTasks {
 
   /** Charges again what was refunded because the task was too old, if it has completed after all. */
   async #chargeAgain(request: CalledRequest): Promise<CallbackResult> {
-    const { record, nowMs, partition, accountId, requestId } = request;
-    const boundAtMs = Number(record.bound_at);
-    const task = this.#agingTask(request, record.task_id ?? "", boundAtMs, nowMs - boundAtMs);
-    const { upstream: tag } = record;
-    const outcome = await this.#ask(request, this.#options.upstreamOf(tag), task, tag);
+    const { record, partition, accountId, requestId } = request;
+    const { task, outcome } = await this.#askAboutBound(request);
     if (outcome.outcome !== "task" || outcome.status !== "completed")
       return isAnswered(outcome) ? "finished" : "unanswered";
     const { taskId } = task;
@@ -182,16 +175,19 @@ export class CallbackTasks {
     const call = { partition, accountId, task: { taskId, requestId, creatorKeyId }, data: outcome.data };
     const { connection, metrics, log } = this.#options;
     const reclaimed = await connection.of(partition).run(reclaim, call);
-    metrics.creditsConsumed.inc(reclaimed.credits);
-    const fields = {
-      request_id: requestId,
-      account_id: accountId,
-      task_id: taskId,
-      credits: reclaimed.credits,
-    };
+    const { credits } = reclaimed;
+    metrics.creditsConsumed.inc(credits);
+    const fields = { request_id: requestId, account_id: accountId, task_id: taskId, credits };
     if (reclaimed.outcome !== "finished")
       log.warn({ ...fields, outcome: reclaimed.outcome }, "a task that ended as too old has completed");
     return reclaimed.outcome;
+  }
+
+  async #askAboutBound(request: CalledRequest): Promise<{ task: AgingTask; outcome: PollOutcome }> {
+    const { bound_at: boundAt, task_id: taskId = "", upstream: tag } = request.record;
+    const boundAtMs = Number(boundAt);
+    const task = this.#agingTask(request, taskId, boundAtMs, request.nowMs - boundAtMs);
+    return { task, outcome: await this.#ask(request, this.#options.upstreamOf(tag), task, tag) };
   }
 
   async #ask(

@@ -46,9 +46,7 @@ interface SweeperOptions {
 }
 
 /** Voids holds past their due time, polls tasks that no client polls, ends old ones. LEASE gives each request to one gateway. */
-export const createSweeper = (options: SweeperOptions): Sweeper => new Sweeper(options);
-
-class Sweeper {
+export class Sweeper {
   readonly #options: SweeperOptions;
   readonly #polls: ReturnType<typeof createSweepLanes>;
   /** Requests whose poll waits or is under way: a lease may end before a slow upstream has answered. */

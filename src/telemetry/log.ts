@@ -62,68 +62,80 @@ export function standardOutput({ shared }: { shared: boolean }): DestinationStre
   return writer;
 }
 
-export interface RequestLine {
-  request_id: string;
-  /** The client's own X-Request-Id, if it sent a valid one. */
-  client_request_id: string | undefined;
-  trace_id: string | undefined;
-  method: string | undefined;
+/** A request, as the gateway's exchange has it. */
+export interface LoggedRequest {
+  req: { method?: string | undefined };
+  requestId: string;
+  /** The client's own X-Request-Id if it sent a valid one, else `requestId`. */
+  shownId: string;
+  trace: { traceId: string } | undefined;
   route: string;
-  status: number;
-  outcome: string;
-  key_id: string | undefined;
-  account_id: string | undefined;
-  task_id: string | undefined;
+  keyId: string | undefined;
+  accountId: string | undefined;
+  taskId: string | undefined;
   /** Credits, of generations that were priced. */
   price: number | undefined;
-  duration_ms: number;
-  upstream_ms: number | undefined;
+  upstreamMs: number | undefined;
   degraded: boolean | undefined;
   shadow: readonly string[] | undefined;
-  client_gone: boolean | undefined;
-  detail: string | undefined;
-  limit: number | undefined;
-  used: number | undefined;
-  limit_of: "key" | "account" | undefined;
-  balance: number | undefined;
-  retry_after_seconds: number | undefined;
+  clientGone: boolean | undefined;
+}
+
+interface LoggedAnswer {
+  status: number;
+  outcome: string;
+  elapsedMs: number;
+  refused: LoggedRefusal | undefined;
+}
+
+interface LoggedRefusal {
+  detail?: string;
+  limit?: number;
+  used?: number;
+  limitOf?: "key" | "account";
+  balance?: number;
+  retryAfterSeconds?: number;
 }
 
 /**
  * The text is put together here, as pino would: a generic serialiser costs several times as much. Nothing is censored: the fields are a
  * closed set without credentials. @param log from `createLogger`
  */
-export function logRequest(log: Logger, level: "debug" | "info" | "warn", line: RequestLine): void {
+export function logRequest(
+  log: Logger,
+  level: "debug" | "info" | "warn",
+  request: LoggedRequest,
+  { status, outcome, elapsedMs, refused }: LoggedAnswer,
+): void {
   if (!log.isLevelEnabled(level)) return;
   isoTimeOfNow();
-  let text = begun[level];
-  if (line.request_id !== undefined) text += `,"request_id":"${line.request_id}"`;
-  if (line.client_request_id !== undefined) text += `,"client_request_id":"${line.client_request_id}"`;
-  if (line.trace_id !== undefined) text += `,"trace_id":"${line.trace_id}"`;
-  if (line.method !== undefined) text += `,"method":${quoted(line.method)}`;
-  text += `,"route":"${line.route}","status":${line.status}`;
-  if (line.outcome !== undefined) text += `,"outcome":"${line.outcome}"`;
-  if (line.key_id !== undefined) text += `,"key_id":${quoted(line.key_id)}`;
-  if (line.account_id !== undefined) text += `,"account_id":${quoted(line.account_id)}`;
-  if (line.task_id !== undefined) text += `,"task_id":${quoted(line.task_id)}`;
-  if (line.price !== undefined) text += `,"price":${line.price}`;
-  text += `,"duration_ms":${tenths(line.duration_ms)}`;
-  if (line.upstream_ms !== undefined) text += `,"upstream_ms":${tenths(line.upstream_ms)}`;
-  if (line.degraded !== undefined) text += `,"degraded":${line.degraded}`;
-  if (line.shadow !== undefined) text += `,"shadow":${JSON.stringify(line.shadow)}`;
-  if (line.client_gone !== undefined) text += `,"client_gone":${line.client_gone}`;
-  text += refusalFields(line);
+  const { requestId, shownId, trace, req, route, keyId, accountId, taskId, price } = request;
+  let text = `${begun[level]},"request_id":"${requestId}"`;
+  if (shownId !== requestId) text += `,"client_request_id":"${shownId}"`;
+  if (trace !== undefined) text += `,"trace_id":"${trace.traceId}"`;
+  if (req.method !== undefined) text += `,"method":${quoted(req.method)}`;
+  text += `,"route":"${route}","status":${status},"outcome":"${outcome}"`;
+  if (keyId !== undefined) text += `,"key_id":${quoted(keyId)}`;
+  if (accountId !== undefined) text += `,"account_id":${quoted(accountId)}`;
+  if (taskId !== undefined) text += `,"task_id":${quoted(taskId)}`;
+  if (price !== undefined) text += `,"price":${price}`;
+  text += `,"duration_ms":${tenths(elapsedMs)}`;
+  if (request.upstreamMs !== undefined) text += `,"upstream_ms":${tenths(request.upstreamMs)}`;
+  if (request.degraded !== undefined) text += `,"degraded":${request.degraded}`;
+  if (request.shadow !== undefined) text += `,"shadow":${JSON.stringify(request.shadow)}`;
+  if (request.clientGone !== undefined) text += `,"client_gone":${request.clientGone}`;
+  if (refused !== undefined) text += refusalFields(refused);
   outputs.get(log)!.write(`${text}}\n`);
 }
 
-function refusalFields(line: RequestLine): string {
+function refusalFields({ detail, limit, limitOf, used, balance, retryAfterSeconds }: LoggedRefusal): string {
   let text = "";
-  if (line.detail !== undefined) text += `,"detail":${quoted(line.detail)}`;
-  if (line.limit !== undefined) text += `,"limit":${line.limit}`;
-  if (line.limit_of !== undefined) text += `,"limit_of":"${line.limit_of}"`;
-  if (line.used !== undefined) text += `,"used":${line.used}`;
-  if (line.balance !== undefined) text += `,"balance":${line.balance}`;
-  if (line.retry_after_seconds !== undefined) text += `,"retry_after_seconds":${line.retry_after_seconds}`;
+  if (detail !== undefined) text += `,"detail":${quoted(detail)}`;
+  if (limit !== undefined) text += `,"limit":${limit}`;
+  if (limitOf !== undefined) text += `,"limit_of":"${limitOf}"`;
+  if (used !== undefined) text += `,"used":${used}`;
+  if (balance !== undefined) text += `,"balance":${balance}`;
+  if (retryAfterSeconds !== undefined) text += `,"retry_after_seconds":${retryAfterSeconds}`;
   return text;
 }
 
@@ -131,13 +143,9 @@ function refusalFields(line: RequestLine): string {
 const PLAIN = /^[\w.~-]*$/;
 const quoted = (text: string): string => (PLAIN.test(text) ? `"${text}"` : JSON.stringify(text));
 
-interface RequestTimes {
-  requestId: string;
-  route: string;
-  trace?: { traceId: string } | undefined;
-  bodyMs?: number | undefined;
-  storeMs?: number | undefined;
-  upstreamMs?: number | undefined;
+interface RequestTimes extends LoggedRequest {
+  bodyMs: number | undefined;
+  storeMs: number | undefined;
 }
 
 /** The client's time for its body and the upstream's for its answer do not count. @param thresholdMs from which on a line is written */

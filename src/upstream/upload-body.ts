@@ -9,13 +9,6 @@ interface BodyEvents extends FormEvents {
   gone(): void;
 }
 
-interface BodyReading {
-  /** True while the client is expected to send; false under back pressure and after the end. */
-  waitsForClient(): boolean;
-  /** Detaches from the request and leaves it paused, so that the rest of its body can be drained. */
-  stop(): void;
-}
-
 /**
  * No faster than the image's sink takes it. @param boundary of `formBoundary` @param pace longest wait for bytes, and average rate over it;
  * time under back pressure does not count
@@ -25,12 +18,13 @@ export function readUpload(
   boundary: string,
   { idleTimeoutMs, minBytesPerSecond }: { idleTimeoutMs: number; minBytesPerSecond: number },
   on: BodyEvents,
-): BodyReading {
+) {
   let stopped = false;
   let ended = false;
   let blocked = false;
   const form = new ImageForm(boundary, on);
-  const waitsForClient = () => !blocked && !ended;
+  /** True while the client is expected to send; false under back pressure and after the end. */
+  const waitsForClient = (): boolean => !blocked && !ended;
   const idle = setTimeout(() => {
     if (waitsForClient()) on.refused(refuse("request_timeout"));
   }, idleTimeoutMs);
@@ -67,7 +61,8 @@ export function readUpload(
   req.on("data", onData).on("end", onEnd);
   req.socket.on("close", on.gone);
 
-  const stop = () => {
+  /** Detaches from the request and leaves it paused, so that the rest of its body can be drained. */
+  const stop = (): void => {
     if (stopped) return;
     stopped = true;
     clearTimeout(idle);

@@ -35,7 +35,7 @@ export class ImageForm {
   readonly #closing: Buffer;
   readonly #on: FormEvents;
   readonly #busboy: busboy.Busboy;
-  readonly #split: Splitter;
+  readonly #split: ReturnType<typeof splitAt>;
   #stopped = false;
   /** Without the line end that is put in front of the form. */
   #besideFileBytes = -LINE_END.length;
@@ -211,10 +211,7 @@ function undeclared(preface: Buffer[], boundary: string): string | undefined {
   return /\r\ncontent-type:[ \t]*[^\s]/i.test(head) ? "text/plain" : undefined;
 }
 
-interface ImageReading {
-  take(bytes: Buffer): void;
-  end(): void;
-}
+type ImageReading = ReturnType<typeof readImage>;
 
 /** A file is passed on once it has this size, or has ended: a client that hardly sends takes no upstream connection. */
 const HELD_BYTES = 65_536;
@@ -223,7 +220,7 @@ const HELD_BYTES = 65_536;
 function readImage(
   declared: string | undefined,
   on: { open(type: ImageType): (bytes: Buffer) => void; refused(refusal: Refusal): void },
-): ImageReading {
+) {
   let fileBytes = 0;
   let held: Buffer[] = [];
   let type: ImageType | undefined;
@@ -252,7 +249,7 @@ function readImage(
     if (fileBytes >= HELD_BYTES) open();
     else if (fileBytes >= MAGIC_BYTES) recognize();
   };
-  const end = () => {
+  const end = (): void => {
     if (!pass) open();
   };
   return { take, end };
@@ -265,22 +262,16 @@ interface SplitEvents {
   delimiter(): void;
 }
 
-/** Takes bytes in chunks. The result does not depend on where the chunks are cut. */
-interface Splitter {
-  push(chunk: Buffer): void;
-  /** Reports the bytes that were held back because they could have become a delimiter. */
-  end(): void;
-}
-
 const CR = 0x0d;
 
 /**
- * Finds a delimiter in the chunks themselves; a possible beginning at a chunk's end is held back and copied behind it.
+ * Finds a delimiter in the chunks themselves; a possible beginning at a chunk's end is held back and copied behind it. The result does not
+ * depend on where the chunks are cut.
  * @param delimiter begins with its only CR: matches cannot overlap @param before bytes in front of the first chunk
  */
-export function splitAt(delimiter: Buffer, before: Buffer, on: SplitEvents): Splitter {
+export function splitAt(delimiter: Buffer, before: Buffer, on: SplitEvents) {
   let held = before;
-  const push = (chunk: Buffer) => {
+  const push = (chunk: Buffer): void => {
     const bytes = held.length === 0 ? chunk : Buffer.concat([held, chunk]);
     let begin = 0;
     for (let at = bytes.indexOf(delimiter); at !== -1; at = bytes.indexOf(delimiter, begin)) {
@@ -292,7 +283,8 @@ export function splitAt(delimiter: Buffer, before: Buffer, on: SplitEvents): Spl
     held = Buffer.from(bytes.subarray(end));
     if (end > begin) on.between(bytes.subarray(begin, end));
   };
-  const end = () => {
+  /** Reports the bytes that were held back because they could have become a delimiter. */
+  const end = (): void => {
     if (held.length > 0) on.between(held);
   };
   return { push, end };

@@ -55,22 +55,10 @@ export interface UploadOptions extends GatewayIdentity, UpstreamTls {
   keepAliveTimeoutMs: number;
 }
 
-export interface UploadTunnel {
-  /**
-   * Resolves in every case; writes nothing to the client. An undrained request is paused, without our listeners.
-   * @throws TypeError when the request id cannot be sent @param hooks.carried the request's trace
-   * @param hooks.beforeRead not called if the headers are refused
-   */
-  send(
-    client: UploadClient,
-    requestId: string,
-    hooks: { beforeRead(): void; pieceRead?(): void; carried?: Carried | undefined },
-  ): Promise<UploadOutcome>;
-  close(): void;
-}
+export type UploadTunnel = ReturnType<typeof createUploadTunnel>;
 
 /** @throws TypeError when the URL or the API key cannot be sent */
-export function createUploadTunnel(options: UploadOptions): UploadTunnel {
+export function createUploadTunnel(options: UploadOptions) {
   const url = new URL(options.uploadUrl ?? options.url);
   const dialect = new Dialect(options.dialect ?? ENVELOPE_CHOICE, options.observer?.adapter);
   if (options.apiKey !== undefined) validateHeaderValue("authorization", options.apiKey);
@@ -86,7 +74,16 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
   const { apiKey, connectTimeoutMs } = options;
   const target = { url, agent, apiKey, ownHeaders, connectTimeoutMs };
   return {
-    async send(client, requestId, hooks) {
+    /**
+     * Resolves in every case; writes nothing to the client. An undrained request is paused, without our listeners.
+     * @throws TypeError when the request id cannot be sent @param hooks.carried the request's trace
+     * @param hooks.beforeRead not called if the headers are refused
+     */
+    async send(
+      client: UploadClient,
+      requestId: string,
+      hooks: { beforeRead(): void; pieceRead?(): void; carried?: Carried | undefined },
+    ): Promise<UploadOutcome> {
       const { req } = client;
       validateHeaderValue("x-request-id", requestId);
       const boundary = formBoundary(req.headers);
@@ -100,7 +97,7 @@ export function createUploadTunnel(options: UploadOptions): UploadTunnel {
         tunnel({ client, requestId, carried, pieceRead, boundary, target, options, form, dialect, resolve }),
       );
     },
-    close: () => agent.destroy(),
+    close: (): void => agent.destroy(),
   };
 }
 

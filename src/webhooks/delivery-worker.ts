@@ -64,9 +64,7 @@ interface Lease {
 }
 
 /** A lease gives each delivery to one gateway. First tries of endpoints that answer have places of their own. Decision 0074. */
-export const createDeliveryWorker = (options: WorkerOptions): DeliveryWorker => new DeliveryWorker(options);
-
-class DeliveryWorker {
+export class DeliveryWorker {
   readonly #options: WorkerOptions;
   readonly #message: ReturnType<typeof createMessages>;
   readonly #due: () => Promise<Record<Lane | "clean", ReadonlySet<number>>>;
@@ -310,17 +308,13 @@ function fromAnywhere(partitions: ReadonlySet<number>): number[] {
   return [...all.slice(first), ...all.slice(0, first)];
 }
 
-/** The lists of deliveries of all partitions. */
-function listsOfDeliveries(partitions: number) {
-  return Array.from({ length: partitions }, (_, partition) => {
-    const { first, retry, clean } = webhookNames(partition);
-    return [
-      { list: "first" as const, name: first, partition },
-      { list: "retry" as const, name: retry, partition },
-      { list: "clean" as const, name: clean, partition },
-    ];
-  }).flat();
-}
+/** The lists of deliveries of a partition. */
+const listsOfDeliveries = (partition: number) =>
+  (["first", "retry", "clean"] as const).map((list) => ({
+    list,
+    name: webhookNames(partition)[list],
+    partition,
+  }));
 
 const JITTER_SHARE = 0.1;
 

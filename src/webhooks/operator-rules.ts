@@ -25,10 +25,7 @@ const ORIGIN_KEPT_MS = 30_000;
 const ORIGINS_MAX = 10_000;
 
 /** Which addresses of customers the gateway calls when the task of a request has ended. */
-export function createCallbackGuard(
-  connection: Pick<Connection, "of">,
-  nowMs: () => number = () => performance.now(),
-) {
+export function createCallbackGuard(connection: Pick<Connection, "of">) {
   const known = new Map<string, number>();
   return {
     check: hrefOf,
@@ -36,7 +33,7 @@ export function createCallbackGuard(
     async hasOrigin(account: { accountId: string; partition: number }, origin: string): Promise<boolean> {
       const { accountId, partition } = account;
       const name = `${accountId} ${origin}`;
-      if (nowMs() < (known.get(name) ?? 0)) return true;
+      if (performance.now() < (known.get(name) ?? 0)) return true;
       const urls = await connection
         .of(partition)
         .command((redis) => readAddresses(redis, partition, accountId));
@@ -44,7 +41,7 @@ export function createCallbackGuard(
       known.delete(name);
       if (has) {
         dropOldest(known, ORIGINS_MAX);
-        known.set(name, nowMs() + ORIGIN_KEPT_MS);
+        known.set(name, performance.now() + ORIGIN_KEPT_MS);
       }
       return has;
     },

@@ -8,16 +8,7 @@ export interface SecretKeys {
   readonly previousSecretKey: string | undefined;
 }
 
-export interface SecretBox {
-  /** @returns text for Redis that names its key */
-  seal(secret: string): string;
-  /** @throws SealedSecretError if its key is not at hand, or the text was changed */
-  unseal(sealed: string): string;
-  /** True if it was sealed with the present key; else seal it again. */
-  isCurrent(sealed: string): boolean;
-  /** How secrets begin whose key is at hand. */
-  prefixes: readonly string[];
-}
+export type SecretBox = NonNullable<ReturnType<typeof openSecretBox>>;
 
 /** The message never repeats the sealed text. */
 export class SealedSecretError extends Error {
@@ -30,18 +21,22 @@ const IV_BYTES = 12;
 const TAG_BYTES = 16;
 
 /** @returns undefined without a key: then there are no endpoints, and nothing is sent */
-export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys): SecretBox | undefined {
+export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys) {
   if (secretKey === undefined) return undefined;
   const current = sealingKey(secretKey);
   const keys = [current, ...(previousSecretKey === undefined ? [] : [sealingKey(previousSecretKey)])];
   return {
-    seal: (secret) => sealWith(current, secret),
-    unseal(sealed) {
+    /** @returns text for Redis that names its key */
+    seal: (secret: string): string => sealWith(current, secret),
+    /** @throws SealedSecretError if its key is not at hand, or the text was changed */
+    unseal(sealed: string): string {
       const key = keys.find(({ prefix }) => sealed.startsWith(prefix));
       if (key === undefined) throw new SealedSecretError(`no key at hand opens it: ${keyName(sealed)}`);
       return unsealWith(key, sealed);
     },
-    isCurrent: (sealed) => sealed.startsWith(current.prefix),
+    /** True if it was sealed with the present key; else seal it again. */
+    isCurrent: (sealed: string): boolean => sealed.startsWith(current.prefix),
+    /** How secrets begin whose key is at hand. */
     prefixes: keys.map(({ prefix }) => prefix),
   };
 }

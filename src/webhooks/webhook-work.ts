@@ -4,11 +4,12 @@ import { createDueLists } from "../redis/due-lists.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { repeated } from "../redis/repeated-work.ts";
+import { thawedPartitions } from "../redis/topology/frozen-partitions.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import { expiring } from "../scripts/keys.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { createDeliveryWorker, type DeliverySettings } from "./delivery-worker.ts";
+import { type DeliverySettings, DeliveryWorker } from "./delivery-worker.ts";
 import type { EgressPolicy } from "./guarded-agent.ts";
 import { openSecretBox, type SecretKeys } from "./sealed-secrets.ts";
 import { createSender } from "./sender.ts";
@@ -28,7 +29,7 @@ export function createWebhookWork(options: {
   const box = openSecretBox(settings());
   if (!box) throw new Error("webhooks need WEBHOOK_SECRET_KEY");
   const sender = createSender(settings);
-  const worker = createDeliveryWorker({ connection, sender, box, settings, metrics, log });
+  const worker = new DeliveryWorker({ connection, sender, box, settings, metrics, log });
   const figures = createQueueFigures(connection);
   const expiringKeys = createExpiringKeys(connection, log);
   const showing = repeated(show, {
@@ -73,10 +74,7 @@ function createQueueFigures(connection: Connection) {
 
   const figuresOf = (primary: Primary): Promise<QueueFigures> =>
     primary.command(async (redis) => {
-      const { partitions = 0 } = connection.known.facts ?? {};
-      const own = Array.from({ length: partitions }, (_, partition) => partition).filter(
-        (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),
-      );
+      const own = thawedPartitions(connection, primary);
       const looked = await watch.news(redis, own.join());
       const last = known.get(primary);
       if (!looked && last) return last;
@@ -140,9 +138,6 @@ function createExpiringKeys(connection: Connection, log: Logger) {
   });
 }
 
-const listsOfKeys = (partitions: number) =>
-  Array.from({ length: partitions }, (_, partition) => ({
-    list: "expiring" as const,
-    name: partitionNames(partition).expiring,
-    partition,
-  }));
+const listsOfKeys = (partition: number) => [
+  { list: "expiring" as const, name: partitionNames(partition).expiring, partition },
+];

@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { dueRange, partitionNames } from "../../src/records/names.ts";
-import type { RequestLog } from "../../src/sandbox/generator/request-log.ts";
+import type { RequestLog } from "../support/generator.ts";
 
 /** What was made, and what was paid for it, all keys of a run together. */
 export interface Money {

@@ -1,7 +1,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
+import { type Generator, startGenerator } from "../support/generator.ts";
 import type { Attack } from "./attack.ts";
 import { startProcess } from "./process.ts";
 import type { TwistedJob } from "./twisted-upstream.ts";

@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { expectStatus, type Reply, send, until } from "../support/gateway.ts";
+import { type Generator, startGenerator } from "../support/generator.ts";
 import { type Sections, startGatewayProcess, startProgram } from "../support/processes.ts";
 import { heads, type RawClient, rawClient, rawPost } from "../support/raw-client.ts";
 import {

@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { isObject, parseObject } from "../../src/domain/json.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
-import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { builtInChoices } from "../../src/upstream/dialect.ts";
 import { givenGateway, type Reply, type TestGateway } from "../support/gateway.ts";
+import { type Generator, startGenerator } from "../support/generator.ts";
 import { tinyImage } from "../support/images.ts";
 import { BOAT, consumption } from "./spec-stage.ts";
 

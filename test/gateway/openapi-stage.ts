@@ -1,8 +1,8 @@
 import { inject } from "vitest";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
-import type { Generator } from "../../src/sandbox/generator/server.ts";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import type { Generator } from "../support/generator.ts";
 import { type Document, readDescription } from "../support/openapi.ts";
 import { priceListsOf } from "../support/prices.ts";
 import { head, rawClient } from "./spec-stage.ts";

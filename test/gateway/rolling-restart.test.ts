@@ -3,9 +3,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { send, until } from "../support/gateway.ts";
+import { startGenerator } from "../support/generator.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { givenKey, givenRedis, readyz, TEXT_TO_VIDEO, type TestRedis } from "../support/store-stage.ts";
 

@@ -5,8 +5,8 @@ import type { AddressInfo } from "node:net";
 import { afterEach, expect, test } from "vitest";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import type { GeneratorOptions } from "../../src/sandbox/generator/generator-routes.ts";
-import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { expectStatus } from "../support/gateway.ts";
+import { type Generator, startGenerator } from "../support/generator.ts";
 import { until } from "../support/until.ts";
 
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";

@@ -1,11 +1,12 @@
 import { expect, test } from "vitest";
-import { type Journal, memoryJournal } from "../../src/durability/outbox/journal.ts";
+import type { Journal } from "../../src/durability/outbox/journal.ts";
 import { createOutbox, type OutboxSize } from "../../src/durability/outbox/outbox.ts";
 import type { Settlement } from "../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../src/records/names.ts";
 import { isRefusedByStore } from "../../src/redis/script-errors.ts";
 import { ItemError, type Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { memoryJournal } from "../support/memory-journal.ts";
 import { bindBy, newTask } from "../support/store.ts";
 
 const log = createLogger("silent");

@@ -14,9 +14,10 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { startGateway } from "../../src/process/start-gateway.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { selfSignedCertificate, startGenerator } from "../../src/sandbox/generator/server.ts";
+import { selfSignedCertificate } from "../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "../support/gateway.ts";
+import { startGenerator } from "../support/generator.ts";
 
 const CREDITS = "/api/v1/credits";
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";

@@ -1,9 +1,9 @@
 import { randomUUID } from "node:crypto";
 import type { IncomingHttpHeaders } from "node:http";
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { givenCollector, givenListener, type Span } from "../support/collector.ts";
 import { expectStatus, givenGateway, type TestGateway, until } from "../support/gateway.ts";
+import { startGenerator } from "../support/generator.ts";
 import { tinyImage } from "../support/images.ts";
 import { startGatewayProcess, startProgram } from "../support/processes.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";

@@ -1,8 +1,8 @@
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { makeDue, readLedger } from "../support/audit.ts";
 import { expectStatus, givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
+import { type Generator, startGenerator } from "../support/generator.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
 /** Above what may be in flight and what may wait, before and after this was made fair. */

@@ -4,7 +4,7 @@ import type { Connection } from "../../src/redis/connection.ts";
 import { leaseDeliveries } from "../../src/scripts/webhooks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
-import { createDeliveryWorker } from "../../src/webhooks/delivery-worker.ts";
+import { DeliveryWorker } from "../../src/webhooks/delivery-worker.ts";
 import { openSecretBox } from "../../src/webhooks/sealed-secrets.ts";
 import { openConnection } from "../support/store.ts";
 import {
@@ -58,7 +58,7 @@ test.each<[string, Case]>([
     confirmed: async () => rounds[Math.min(asked++, rounds.length - 1)]!,
   };
   Object.assign(primary, { confirmation });
-  const worker = createDeliveryWorker({
+  const worker = new DeliveryWorker({
     connection,
     sender: {
       send: async () => {

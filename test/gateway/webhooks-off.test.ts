@@ -2,7 +2,7 @@ import { mkdtemp, readdir, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
+import { startGenerator } from "../support/generator.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";

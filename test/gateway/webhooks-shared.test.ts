@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { send, until } from "../support/gateway.ts";
+import { startGenerator } from "../support/generator.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import {
   finishTask,

@@ -4,7 +4,7 @@ import { dueFrom, partitionNames, requestName, taskName } from "../../src/record
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { collect } from "../../src/scripts/tasks.ts";
-import { createSweeper } from "../../src/settlement/sweeper.ts";
+import { Sweeper } from "../../src/settlement/sweeper.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics, type Metrics } from "../../src/telemetry/metrics.ts";
@@ -205,7 +205,7 @@ test("a poll finds the maximum age and the upstream that BIND fixed; those of a 
 /** A sweeper for the stage's partition alone, of a gateway that believes in some time; every task is processing. */
 function sweeperOf(stage: Stage, { nowMs, metrics }: { nowMs(): number; metrics: Metrics }) {
   const sweeps = createSweeps({ ...connection, nowMs }, () => LEASE_MS);
-  return createSweeper({
+  return new Sweeper({
     store: stage.store,
     sweeps: {
       ...sweeps,

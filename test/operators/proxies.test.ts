@@ -10,11 +10,11 @@ import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { givenAuthority, OPENSSL } from "../support/edge/openssl.ts";
 import { type EdgeProxy, isInstalled, type Place, PROXIES } from "../support/edge/proxies.ts";
 import { type Reply, send } from "../support/gateway.ts";
+import { startGenerator } from "../support/generator.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { until } from "../support/until.ts";
 

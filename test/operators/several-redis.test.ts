@@ -1,9 +1,9 @@
 import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
-import { startGenerator } from "../../src/sandbox/generator/server.ts";
 import { runProcess } from "../support/cli.ts";
 import { type ShippedRedis, startShippedRedis } from "../support/deployment/shipped-redis.ts";
 import { send, until } from "../support/gateway.ts";
+import { startGenerator } from "../support/generator.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import { givenKey, givenRedis, TEXT_TO_VIDEO } from "../support/store-stage.ts";
 

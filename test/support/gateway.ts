@@ -12,8 +12,8 @@ import { cliActor } from "../../src/records/actor.ts";
 import type { ConnectionOptions } from "../../src/redis/connection.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
-import { type Generator, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
+import { type Generator, startGenerator } from "./generator.ts";
 import { until } from "./until.ts";
 
 export { until } from "./until.ts";

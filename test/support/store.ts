@@ -43,6 +43,7 @@ import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { accountIn } from "./account-money.ts";
+import { inMemory } from "./memory-journal.ts";
 import { readRequest } from "./stored-requests.ts";
 
 export const TIERS: Tiers = {
@@ -101,7 +102,7 @@ export async function openConnection(redisUrl = inject("redisUrl"), commandTimeo
 
 /** All operations of the store on a connection, as a gateway has them. */
 export function openStore(connection: Connection, options: Partial<SettlementOptions> = {}) {
-  const settlements = createSettlements(connection, { log: createLogger("silent"), ...options });
+  const settlements = createSettlements(connection, { log: createLogger("silent"), ...inMemory, ...options });
   return { ...createStore(connection), ...createHolds(connection, settlements), settlements };
 }
 

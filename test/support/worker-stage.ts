@@ -1,7 +1,7 @@
 import type { Connection } from "../../src/redis/connection.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
-import { createDeliveryWorker, type DeliverySettings } from "../../src/webhooks/delivery-worker.ts";
+import { type DeliverySettings, DeliveryWorker } from "../../src/webhooks/delivery-worker.ts";
 import { openSecretBox } from "../../src/webhooks/sealed-secrets.ts";
 import type { Message, SendResult } from "../../src/webhooks/sender.ts";
 import { WEBHOOK_SECRET_KEY } from "./webhook-stage.ts";
@@ -12,7 +12,7 @@ export const givenWorker = (
   send: (message: Message) => Promise<SendResult>,
   settings: () => DeliverySettings,
 ) =>
-  createDeliveryWorker({
+  new DeliveryWorker({
     connection,
     sender: { send, close: async () => undefined },
     box: openSecretBox({ secretKey: WEBHOOK_SECRET_KEY, previousSecretKey: undefined })!,

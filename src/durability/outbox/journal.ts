@@ -26,15 +26,6 @@ export interface Journal {
   close(): Promise<void>;
 }
 
-/** A journal without a disk, for tools that settle nothing, and for tests: its settlements are lost with the process. */
-export const memoryJournal: Journal = {
-  watch: async () => undefined,
-  attach: async () => undefined,
-  append: async () => undefined,
-  clear: async () => undefined,
-  close: async () => undefined,
-};
-
 /**
  * The settlements that wait, on disk, so that a charge survives its process. Each gateway has files of its own, one per store, in a folder that
  * several may share; another takes over those of an ended one. @param options.changed whether it can be used, at the start and at each change

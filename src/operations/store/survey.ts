@@ -4,6 +4,7 @@ import type { Connection } from "../../redis/connection.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { Primary } from "../../redis/primary.ts";
 import { takeTurn } from "../../redis/repeated-work.ts";
+import { thawedPartitions } from "../../redis/topology/frozen-partitions.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 import type { Run } from "../../scripts/script-definition.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/surveys.ts";
@@ -67,14 +68,11 @@ export function createSurveys(connection: Connection) {
     /** Skips unavailable primaries and frozen partitions. @throws if all are unavailable */
     async take(): Promise<Survey> {
       const { partitions = 0 } = connection.known.facts ?? {};
-      const lists = listsOfOpenRequests(partitions);
       const parts: OpenRequests[] = [];
       const read = new Set<number>();
       let failed: unknown;
       for (const primary of connection.primaries()) {
-        const own = lists.filter(
-          ({ partition }) => connection.of(partition) === primary && !connection.isFrozen(partition),
-        );
+        const own = thawedPartitions(connection, primary).flatMap(listsOfOpenRequests);
         try {
           parts.push(await surveyOf(primary.run, await occupiedOf(primary, own)));
           for (const { partition } of own) read.add(partition);

@@ -15,27 +15,13 @@ export interface Failure {
   error: unknown;
 }
 
-interface Answers<Answer> {
-  answers: Answer[];
-  failures: Failure[];
-}
-
 /** Servers that are asked the same again and again. Their connections are kept between questions. */
-interface AskedServers {
-  /** Asks all of them. Resolves soon after the first answer, or once no server can answer any more. */
-  ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answers<Answer>>;
-  /** How many of them had not answered the last question by its end. */
-  silent(): number;
-  /** From now on these are asked, and closes the connections to others. */
-  replace(hosts: readonly RedisHost[]): void;
-  close(): void;
-}
-
-export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt): AskedServers {
+export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt) {
   const deadlines = new Deadlines(ANSWER_MS);
   let servers = new Map<string, ReturnType<typeof createServer>>();
   let silent = 0;
 
+  /** From now on these are asked, and closes the connections to others. */
   function replace(next: readonly RedisHost[]): void {
     const before = servers;
     servers = new Map(next.map((at) => [hostText(at), before.get(hostText(at)) ?? createServer(at, login)]));
@@ -45,7 +31,8 @@ export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt):
 
   return {
     replace,
-    async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answers<Answer>> {
+    /** Asks all of them. Resolves soon after the first answer, or once no server can answer any more. */
+    async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>) {
       const answers: Answer[] = [];
       const failures: Failure[] = [];
       const othersLate = Promise.withResolvers<void>();
@@ -63,8 +50,9 @@ export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt):
       silent = questions.length - answers.length;
       return { answers: [...answers], failures: [...failures] };
     },
-    silent: () => silent,
-    close: () => replace([]),
+    /** How many of them had not answered the last question by its end. */
+    silent: (): number => silent,
+    close: (): void => replace([]),
   };
 }
 

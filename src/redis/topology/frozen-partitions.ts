@@ -3,6 +3,8 @@ import { GatewayError } from "../../domain/errors.ts";
 import { META, partitionNames, partitionOfName } from "../../records/names.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import type { Metrics } from "../../telemetry/metrics.ts";
+import type { Connection } from "../connection.ts";
+import type { Primary } from "../primary.ts";
 import { repeated } from "../repeated-work.ts";
 import { isOfSlot } from "../script-errors.ts";
 import { slotOf } from "./cluster-slots.ts";
@@ -129,4 +131,18 @@ export async function listFrozen(redis: Redis): Promise<Map<number, number>> {
       field.startsWith(PREFIX) ? [[Number(field.slice(PREFIX.length)), Number(sinceMs)]] : [],
     ),
   );
+}
+
+/** Partitions of a primary that are not frozen. */
+export const thawedPartitions = (connection: Connection, primary: Primary): number[] =>
+  Array.from({ length: connection.known.facts?.partitions ?? 0 }, (_, partition) => partition).filter(
+    (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),
+  );
+
+/** Usable primaries with their partitions; frozen partitions are left out. */
+export function usablePrimaries(connection: Connection): { primary: Primary; partitions: number[] }[] {
+  return connection.primaries().flatMap((primary) => {
+    const partitions = primary.breaker.isOpen ? [] : thawedPartitions(connection, primary);
+    return partitions.length === 0 ? [] : [{ primary, partitions }];
+  });
 }

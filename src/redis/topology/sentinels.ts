@@ -19,23 +19,18 @@ export interface SentinelAnswer {
   replicas: number;
 }
 
-/** Asks Sentinels where their primary is. Connections are kept between questions. */
-interface Sentinels {
-  /** The primary that the answer of the highest epoch names. @throws StoreError if none of them names one */
-  find(): Promise<PlacedPrimary>;
-  /** How many of them did not answer the last question. */
-  silent(): number;
-  close(): void;
-}
-
-/** @param address names the Sentinels, and what they call the primary */
-export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptions): Sentinels {
+/**
+ * Asks Sentinels where their primary is. Connections are kept between questions. @param address names the Sentinels, and what they call
+ * the primary
+ */
+export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptions) {
   const { name = "", hosts, tls, family, sentinelUsername: username, sentinelPassword: password } = address;
   const sentinels = createAskedServers(hosts, { tls, username, password, db: 0, family, tlsCa });
   let last: string | undefined;
 
   return {
-    async find() {
+    /** The primary that the answer of the highest epoch names. @throws StoreError if none of them names one */
+    async find(): Promise<PlacedPrimary> {
       const { answers, failures } = await sentinels.ask((redis) => askSentinel(name, redis));
       const best = newest(answers, last);
       if (best === undefined) throw nobodyKnows(name, failures);

@@ -6,8 +6,7 @@ import { failure, json, type SandboxAnswer, send, steeredFailure, textOf } from 
 import type { Dialect, DialectName } from "./generator-dialect.ts";
 import type { TaskStore } from "./generator-tasks.ts";
 import { TINY_MP4, TINY_PNG } from "./media.ts";
-import { type RequestLog, type RequestRecorder, readText } from "./request-log.ts";
-import { digest, readForm, type UploadStore } from "./uploads.ts";
+import { readForm, type UploadedFile, type UploadStore } from "./uploads.ts";
 
 export interface GeneratorOptions {
   /** `envelope` by default. */
@@ -21,13 +20,21 @@ export interface GeneratorOptions {
   publicUrl?: string | undefined;
   tasksMax?: number;
   callbackRetryMs?: number;
+  /** Called for each request under `/api/`; for tests. */
+  record?: (request: IncomingMessage, timeMs: number) => RequestNotes;
+}
+
+/** Gets what is found in one request. */
+export interface RequestNotes {
+  body(text: string): void;
+  task(id: string): void;
+  upload(file: UploadedFile, fields: Record<string, string>): void;
 }
 
 export interface State {
   options: GeneratorOptions;
   dialect: Dialect;
   behaviour: Behaviour;
-  recorder: RequestRecorder;
   tasks: TaskStore;
   uploads: UploadStore;
   callbacks: Callbacks;
@@ -43,13 +50,13 @@ export async function generate(
   state: State,
   request: IncomingMessage,
   response: ServerResponse,
-  log: RequestLog,
+  notes: RequestNotes | undefined,
 ): Promise<void> {
   const { dialect } = state;
   const plainly = answering(state.behaviour, "generation");
   const text = await readText(request);
   if (text === undefined) return send(response, refused(state, 413), plainly);
-  state.recorder.setBody(log, text);
+  notes?.body(text);
   let directives: Partial<Behaviour>;
   let body: Readonly<Record<string, unknown>>;
   try {
@@ -65,7 +72,7 @@ export async function generate(
   const problem = dialect.problemIn?.(body);
   if (problem !== undefined) return send(response, refused(state, 400, problem), how);
   const task = takeTask(state, request, behaviour, directives, body.callBackUrl);
-  if (task !== undefined) log.taskId = task;
+  if (task !== undefined) notes?.task(task);
   return send(response, dialect.created(task, how.status), how);
 }
 
@@ -109,7 +116,7 @@ function readBody(text: string): Record<string, unknown> {
 export async function poll(
   state: State,
   response: ServerResponse,
-  log: RequestLog,
+  notes: RequestNotes | undefined,
   rawId: string,
 ): Promise<void> {
   const id = decoded(rawId);
@@ -118,7 +125,7 @@ export async function poll(
   const steered = steeredFailure(how);
   if (steered) return send(response, state.dialect.failure(steered), how);
   if (!task) return send(response, refused(state, 404, "Task not found"), how);
-  log.taskId = id;
+  notes?.task(id);
   return send(response, state.dialect.task(state.tasks.view(task), how.status), how);
 }
 
@@ -126,7 +133,7 @@ export async function upload(
   state: State,
   request: IncomingMessage,
   response: ServerResponse,
-  log: RequestLog,
+  notes: RequestNotes | undefined,
 ): Promise<void> {
   const how = answering(state.behaviour, "upload");
   const form = await readForm(request).catch(() => undefined);
@@ -135,8 +142,7 @@ export async function upload(
     const wanted = "A form with one part named file, at most 10 MB, is wanted";
     return send(response, refused(state, 400, wanted), how);
   }
-  log.file = digest(file);
-  log.fields = form.fields;
+  notes?.upload(file, form.fields);
   const steered = steeredFailure(how);
   if (steered) return send(response, state.dialect.failure(steered), how);
   const problem = state.dialect.problemIn?.({ ...form.fields, file });
@@ -168,6 +174,19 @@ async function control(state: State, request: IncomingMessage): Promise<SandboxA
     }
   } else if (request.method !== "GET") return failure({ status: 405, message: textOf(405) });
   return json(200, state.behaviour);
+}
+
+const BODY_BYTES_MAX = 1024 * 1024;
+
+/** @returns undefined when it is larger than 1 MiB */
+async function readText(request: IncomingMessage): Promise<string | undefined> {
+  const chunks: Buffer[] = [];
+  let size = 0;
+  for await (const chunk of request as AsyncIterable<Buffer>) {
+    size += chunk.length;
+    if (size <= BODY_BYTES_MAX) chunks.push(chunk);
+  }
+  return size <= BODY_BYTES_MAX ? Buffer.concat(chunks).toString("utf8") : undefined;
 }
 
 const TRIES_MAX = 4;

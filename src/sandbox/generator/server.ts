@@ -16,14 +16,12 @@ import {
   upload,
 } from "./generator-routes.ts";
 import { createTaskStore } from "./generator-tasks.ts";
-import { createRequestRecorder, type RequestLog } from "./request-log.ts";
 import { createUploadStore } from "./uploads.ts";
 
 export interface Generator {
   url: string;
   port: number;
   tlsUrl: string;
-  requests: RequestLog[];
   behave(changes: Partial<Behaviour>): void;
   reset(): void;
   stop(): Promise<void>;
@@ -38,7 +36,6 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
     options,
     dialect,
     behaviour: { ...DEFAULT_BEHAVIOUR, ...options.behaviour },
-    recorder: createRequestRecorder(),
     tasks: createTaskStore(options.tasksMax ?? 100_000, now, () => options.publicUrl ?? url),
     uploads: createUploadStore(now, dialect.uploadKeptMs),
     callbacks: createCallbacks(callbackRetryMs),
@@ -65,7 +62,6 @@ export async function startGenerator(options: GeneratorOptions = {}): Promise<Ge
     url,
     port: boundPort,
     tlsUrl,
-    requests: state.recorder.requests,
     behave: (changes) => steer(state, { ...state.behaviour, ...changes }),
     reset: () => steer(state, {}),
     stop: async () => {
@@ -101,17 +97,17 @@ async function handle(state: State, request: IncomingMessage, response: ServerRe
   if (!path.startsWith("/api/")) return send(response, await serve(state, request, path), plainly);
 
   const { dialect } = state;
-  const log = state.recorder.enter(request, state.now());
+  const notes = state.options.record?.(request, state.now());
   if (!isAuthorized(state, request))
     return send(response, dialect.failure({ status: 401, message: "Invalid API key" }), plainly);
   const route = dialect.routeOf(request.method ?? "", new URL(url, "http://sandbox"));
   switch (route?.kind) {
     case "upload":
-      return upload(state, request, response, log);
+      return upload(state, request, response, notes);
     case "poll":
-      return poll(state, response, log, route.taskId);
+      return poll(state, response, notes, route.taskId);
     case "generation":
-      return generate(state, request, response, log);
+      return generate(state, request, response, notes);
     case undefined:
       return send(response, dialect.failure({ status: 404, message: "No such endpoint" }), plainly);
   }

@@ -1,17 +1,15 @@
-import { createHash, randomUUID } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import type { IncomingMessage } from "node:http";
 import busboy from "busboy";
 
 const FILE_BYTES_MAX = 10 * 1024 * 1024;
 const TOTAL_BYTES_MAX = 256 * 1024 * 1024;
 
-interface UploadedFile {
+export interface UploadedFile {
   name: string;
   type: string;
   bytes: Buffer;
 }
-
-export type FileDigest = ReturnType<typeof digest>;
 
 export type UploadStore = ReturnType<typeof createUploadStore>;
 
@@ -83,9 +81,4 @@ export function readForm(request: IncomingMessage): Promise<Form> {
     });
     request.pipe(parser);
   });
-}
-
-export function digest(file: UploadedFile) {
-  const sha256 = createHash("sha256").update(file.bytes).digest("hex");
-  return { name: file.name, type: file.type, size: file.bytes.length, sha256 };
 }

@@ -11,6 +11,7 @@ import { createStore, type Store } from "../../../src/settlement/store.ts";
 import { createSweeps } from "../../../src/settlement/sweeps.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
+import { inMemory } from "../../support/memory-journal.ts";
 import { PRICE, TEXT_TO_VIDEO } from "../client.ts";
 import type { ClientEvent, History } from "../history.ts";
 import type { Random } from "../random.ts";
@@ -95,7 +96,7 @@ async function runClock(options: RunOptions, { rounds, collectEvery }: ClockSize
 }
 
 function openStore(connection: Connection): Store & Holds {
-  const settlements = createSettlements(connection, { log: createLogger("silent") });
+  const settlements = createSettlements(connection, { log: createLogger("silent"), ...inMemory });
   return { ...createStore(connection), ...createHolds(connection, settlements) };
 }
 

@@ -2,7 +2,7 @@ import { rmSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { expect, test } from "vitest";
 import { readConfig, requireLoaded } from "../../../src/config/config.ts";
-import { createLiveConfig } from "../../../src/config/live.ts";
+import { LiveConfig } from "../../../src/config/live.ts";
 import { selfSignedCertificate } from "../../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
@@ -33,7 +33,7 @@ test("new certificates of the upstream in the same file count after a reload; a 
   const ca = path.join(path.dirname(file), "ca.pem");
   const log = createLogger("silent", { write: () => undefined });
   const loaded = requireLoaded(readConfig({ env: {}, file }));
-  const live = createLiveConfig({ loaded, log, metrics: createMetrics() });
+  const live = new LiveConfig({ loaded, log, metrics: createMetrics() });
   expect(live.config().upstream.tlsCa).toBe(first.trim());
   writeFileSync(ca, second);
   expect(live.reload("test")).toBe("changed");
@@ -49,7 +49,7 @@ test("new certificates of Redis in the same file wait for a restart, and are nam
   const file = givenFiles({ "tollgate.yaml": CONFIG, "ca.pem": first });
   const metrics = createMetrics();
   const log = createLogger("silent", { write: () => undefined });
-  const live = createLiveConfig({ loaded: requireLoaded(readConfig({ env: {}, file })), log, metrics });
+  const live = new LiveConfig({ loaded: requireLoaded(readConfig({ env: {}, file })), log, metrics });
   writeFileSync(path.join(path.dirname(file), "ca.pem"), second);
   expect(live.reload("test")).toBe("changed");
   expect(live.config()).toMatchObject({

@@ -13,7 +13,7 @@ import {
 import path from "node:path";
 import { describe, expect, onTestFinished, test, vi } from "vitest";
 import { memoizeByConfigPart, readConfig, redact, requireLoaded } from "../../../src/config/config.ts";
-import { type ChangeHooks, createLiveConfig } from "../../../src/config/live.ts";
+import { type ChangeHooks, LiveConfig } from "../../../src/config/live.ts";
 import { ConfigSchema, NEEDS_RESTART } from "../../../src/config/schema.ts";
 import { watchFiles } from "../../../src/config/watch.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
@@ -33,7 +33,7 @@ function givenLive(file: string, env: Record<string, string> = {}) {
   const log = createLogger("debug", { write: (line) => void lines.push(JSON.parse(line)) });
   const metrics = createMetrics();
   const loaded = requireLoaded(readConfig({ env, file }));
-  const live = createLiveConfig({ loaded, log, metrics, lookEveryMs: 5 });
+  const live = new LiveConfig({ loaded, log, metrics, lookEveryMs: 5 });
   onTestFinished(live.stop);
   return {
     live,

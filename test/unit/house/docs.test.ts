@@ -195,30 +195,30 @@ test("docs/configuration.md says of each setting that needs a restart why", () =
 test("docs/logging.md has every field of a request's line, and no other", () => {
   const lines: string[] = [];
   const log = createLogger("info", { write: (line) => void lines.push(line) });
-  logRequest(log, "info", {
-    request_id: "req_1",
-    client_request_id: "order-1",
-    trace_id: "t",
-    method: "GET",
+  const request = {
+    req: { method: "GET" },
+    requestId: "req_1",
+    shownId: "order-1",
+    trace: { traceId: "t" },
     route: "none",
-    status: 200,
-    outcome: "ok",
-    key_id: "k",
-    account_id: "a",
-    task_id: "t",
+    keyId: "k",
+    accountId: "a",
+    taskId: "t",
     price: 10,
-    duration_ms: 1,
-    upstream_ms: 1,
+    upstreamMs: 1,
     degraded: true,
     shadow: ["rate_limit"],
-    client_gone: true,
+    clientGone: true,
+  };
+  const refused = {
     detail: "d",
     limit: 20,
     used: 20,
-    limit_of: "account",
+    limitOf: "account",
     balance: 5,
-    retry_after_seconds: 7,
-  });
+    retryAfterSeconds: 7,
+  } as const;
+  logRequest(log, "info", request, { status: 200, outcome: "ok", elapsedMs: 1, refused });
   const { level, time, service, ...fields } = JSON.parse(lines[0]!);
   const documented = table(read("docs/logging.md"), "The line of a request").flatMap(([names = ""]) =>
     names.split(", "),

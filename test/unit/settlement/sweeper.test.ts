@@ -2,7 +2,7 @@ import { afterEach, expect, test, vi } from "vitest";
 import type { DueList } from "../../../src/records/names.ts";
 import type { OpenRequest } from "../../../src/scripts/tasks.ts";
 import type { Store } from "../../../src/settlement/store.ts";
-import { createSweeper } from "../../../src/settlement/sweeper.ts";
+import { Sweeper } from "../../../src/settlement/sweeper.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
@@ -146,7 +146,7 @@ function givenDue(
   const claims: { list: DueList; partition: number; most: number }[] = [];
   const hanging: (() => void)[] = [];
   let tasks = 0;
-  const sweeper = createSweeper({
+  const sweeper = new Sweeper({
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 64,
@@ -194,7 +194,7 @@ const dueTask = (nth: number): OpenRequest => ({
 /** More tasks than can be asked for are due, and what the upstream says of each is `upstream.outcome`. */
 function givenBacklog(upstream: { outcome: string; asked: number }) {
   let tasks = 0;
-  return createSweeper({
+  return new Sweeper({
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => 1,
@@ -223,7 +223,7 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
 /** A store of two partitions, in the first of which so many records are past their retention. */
 function givenEnded(records: number) {
   const ended = [records, 0];
-  const sweeper = createSweeper({
+  const sweeper = new Sweeper({
     store: { observe: never } as unknown as Store,
     sweeps: {
       partitions: () => ended.length,
@@ -260,7 +260,7 @@ function givenOldTasks(given: { overdue: number; young: number; says(nth: number
   const leasedUntilMs = new Map<string, number>();
   const asked: string[] = [];
   const ended = new Map<string, string>();
-  const sweeper = createSweeper({
+  const sweeper = new Sweeper({
     store: {
       async observe({ task }: { task: { taskId: string } }, { status }: { status: string }) {
         open.delete(task.taskId);

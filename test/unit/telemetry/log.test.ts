@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { expect, test } from "vitest";
-import { createLogger, logRequest, type RequestLine } from "../../../src/telemetry/log.ts";
+import { createLogger, type LoggedRequest, logRequest } from "../../../src/telemetry/log.ts";
 
 const LOG = join(import.meta.dirname, "../../../src/telemetry/log.ts");
 
@@ -41,13 +41,15 @@ test("lines that were not written yet are written when the process ends", () => 
 test("the line of a request follows the level of the log, and is JSON whatever the client sent", () => {
   const lines: string[] = [];
   const log = createLogger("error", { write: (line) => void lines.push(line) });
-  const line = { method: 'G"T', route: "none", status: 400, duration_ms: 1.25, detail: 'a "quoted"\n\u2028' };
-  logRequest(log, "warn", line as RequestLine);
+  const line = { method: 'G"T', route: "none", status: 400, outcome: "o", detail: 'a "quoted"\n\u2028' };
+  const { method, route, status, outcome, detail } = line;
+  const request = { req: { method }, requestId: "req_1", shownId: "req_1", route } as LoggedRequest;
+  const answered = { status, outcome, elapsedMs: 1.25, refused: { detail } };
+  logRequest(log, "warn", request, answered);
   expect(lines).toEqual([]);
   log.level = "warn";
-  logRequest(log, "info", line as RequestLine);
-  logRequest(log, "warn", line as RequestLine);
-  expect(lines.map((text) => JSON.parse(text))).toEqual([
-    { ...line, level: "warn", time: expect.any(String), service: "tollgate", duration_ms: 1.3 },
-  ]);
+  logRequest(log, "info", request, answered);
+  logRequest(log, "warn", request, answered);
+  const own = { level: "warn", time: expect.any(String), service: "tollgate", request_id: "req_1" };
+  expect(lines.map((text) => JSON.parse(text))).toEqual([{ ...line, ...own, duration_ms: 1.3 }]);
 });

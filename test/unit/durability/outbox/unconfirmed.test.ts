@@ -3,13 +3,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { createUnconfirmed } from "../../../../src/durability/outbox/confirming.ts";
-import { type Journal, type JournalOwner, memoryJournal } from "../../../../src/durability/outbox/journal.ts";
+import type { Journal, JournalOwner } from "../../../../src/durability/outbox/journal.ts";
 import { lineOf, readJournalFile } from "../../../../src/durability/outbox/journal-lines.ts";
 import { createOutbox } from "../../../../src/durability/outbox/outbox.ts";
 import type { Charge, Settlement } from "../../../../src/durability/outbox/outbox-queues.ts";
 import { keyRef } from "../../../../src/records/names.ts";
 import type { Run } from "../../../../src/scripts/script-definition.ts";
 import { createLogger } from "../../../../src/telemetry/log.ts";
+import { memoryJournal } from "../../../support/memory-journal.ts";
 import { bindBy, newTask } from "../../../support/store.ts";
 
 const NOW_MS = 1_800_000_000_000;
