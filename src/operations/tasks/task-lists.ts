@@ -39,8 +39,8 @@ const LOOKED_AT_MAX = 1000;
 const SLICE = 100;
 const CHARGE_PAGES_MAX = 6;
 
-/** The longest life of a hold. */
-const CHARGED_LATER_MS = 3_600_000;
+/** Charges wait while Redis is away, and of an unknown outcome until the upstream calls back. */
+const CHARGED_LATER_MS = 86_400_000;
 /** A task ends at twice `tasks.max_age`, four hours by default. */
 const REFUNDED_LATER_MS = 86_400_000;
 
