@@ -113,6 +113,38 @@ test("they are filtered by status, endpoint and time", async () => {
   expect(await listed({ fromMs: newest + 1 })).toEqual([]);
 });
 
+// Guarantee: a task is found under the day of its request, also where its outcome was unknown until the upstream called back.
+test("a task that was charged hours after its request is listed by the time of the request", async () => {
+  const hours = createStage(connection, { partition: 0 });
+  const owner = await hours.givenKey({ accountId: "late", credits: 1000 });
+  const request = hours.request(owner, { price: 10 });
+  await hours.admit(request);
+  const toMs = hours.clock.nowMs + 1;
+  hours.clock.nowMs += 2 * 3_600_000;
+  await hours.bind(request);
+  await hours.observe(request, "completed");
+  expect(idsOf(await listed({ toMs }, "late"))).toEqual([request.requestId]);
+});
+
+// Guarantee: no list calls a task refunded whose refund was taken back.
+test("a task that completed late is listed as completed and charged, also when Redis has forgotten it", async () => {
+  const made = times(3, () => stage.request(key, { price: 10 }));
+  const shown = async (limit: number) =>
+    (await listed({ limit })).map(({ requestId, status, refunded }) => [requestId, status, refunded]);
+  for (const request of made) {
+    const task = await stage.givenTask(request);
+    await stage.observe(request, "expired");
+    const { accountId, partition } = request.key;
+    const data = '{"status":"completed"}';
+    expect((await stage.reclaim({ partition, accountId, task, data }))[0]).toBe("charged_again");
+  }
+  const all = idsOf(made as unknown as TaskView[]).toReversed();
+  const charged = all.map((requestId) => [requestId, "completed", false]);
+  for (const limit of [1, 2, 100]) expect(await shown(limit)).toEqual(charged);
+  await redis.del(all.map((requestId) => requestName(0, requestId)));
+  for (const limit of [1, 2, 100]) expect(await shown(limit)).toEqual(charged);
+});
+
 // Guarantee: a task is listed as long as its charge is in the ledger; its refund may be any number of pages before it.
 test("what Redis has forgotten is judged by the ledger", async () => {
   await server.empty();

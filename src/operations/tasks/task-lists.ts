@@ -9,7 +9,7 @@ import {
   positionOf,
   requirePageSize,
 } from "../../records/cursors.ts";
-import { kindOf, type LedgerEntry } from "../../records/ledger-entries.ts";
+import { kindOf, type LedgerEntry, RECLAIM } from "../../records/ledger-entries.ts";
 import { accountNames, dueRange, partitionNames, requestName } from "../../records/names.ts";
 import { type RequestRecord, requestOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
@@ -39,8 +39,8 @@ const LOOKED_AT_MAX = 1000;
 const SLICE = 100;
 const CHARGE_PAGES_MAX = 6;
 
-/** The longest life of a hold. */
-const CHARGED_LATER_MS = 3_600_000;
+/** Charges wait while Redis is away, and of an unknown outcome until the upstream calls back. */
+const CHARGED_LATER_MS = 86_400_000;
 /** A task ends at twice `tasks.max_age`, four hours by default. */
 const REFUNDED_LATER_MS = 86_400_000;
 
@@ -130,7 +130,7 @@ async function chargedTasks(source: Source, from: ChargePosition, most: number):
   const { redis, partition, accountId, query, archive } = source;
   const { endpoint, fromMs, toMs } = query;
   const filter = {
-    wanted: ["consume/charge", "recharge/refund"],
+    wanted: ["consume/charge", "recharge/refund", `${RECLAIM}/refund`],
     endpoint,
     fromMs,
     toMs: toMs === undefined ? undefined : toMs + CHARGED_LATER_MS,
@@ -163,15 +163,14 @@ interface Charge {
   hasFailed: boolean;
 }
 
-/** Refunds of failed tasks come before their charges; the unmatched ones stay in `refunds`. */
+/** Newest first: a refund comes before its charge, and what took it back before the refund. The unmatched ones stay in `refunds`. */
 function chargesIn(entries: readonly LedgerEntry[], refunds: Set<string>): Charge[] {
   const charges: Charge[] = [];
-  const takenBack = new Set<string>();
   for (const entry of entries) {
     const digest = createHash("sha256").update(entry.requestId).digest("base64url").slice(0, REFUND_DIGEST);
     if (kindOf(entry) === "refund") {
-      if (entry.amount < 0) takenBack.add(digest);
-      else if (!takenBack.delete(digest) && entry.reference === "") refunds.add(digest);
+      if (entry.type === RECLAIM) refunds.add(TAKEN_BACK + digest);
+      else if (!refunds.delete(TAKEN_BACK + digest) && entry.reference === "") refunds.add(digest);
     } else charges.push({ entry, hasFailed: refunds.delete(digest) });
   }
   return charges;
@@ -187,7 +186,7 @@ async function asTasks(source: Source, charges: readonly Charge[]): Promise<Task
   return charges.flatMap(({ entry, hasFailed }): TaskView[] => {
     const task = taskView(entry.requestId, records.get(entry.requestId));
     // An open task was listed before.
-    if (task) return isEnded(task) ? [{ ...task, refunded: task.refunded || hasFailed }] : [];
+    if (task) return isEnded(task) ? [task] : [];
     const { requestId, taskId, keyId, endpoint, amount, atMs } = entry;
     const known = archived?.get(requestId);
     return [
@@ -196,7 +195,7 @@ async function asTasks(source: Source, charges: readonly Charge[]): Promise<Task
         status: hasFailed ? "failed" : "completed",
         ...{ createdAtMs: undefined, boundAtMs: atMs, finishedAtMs: undefined },
         ...known,
-        refunded: hasFailed || byOperator.has(requestId) || known?.refunded === true,
+        refunded: byOperator.has(requestId) || (known?.refunded ?? hasFailed),
       },
     ];
   });
@@ -242,6 +241,8 @@ function isAsked(task: TaskView, { status, endpoint, fromMs, toMs }: TaskQuery):
 /** Digests of refunds in a cursor whose charges come on a later page. */
 const REFUNDS_MAX = 400;
 const REFUND_DIGEST = 6;
+/** Before the digest of a refund that was taken back. */
+const TAKEN_BACK = "!";
 /** More than become due in one millisecond. */
 const SAME_SCORE_MAX = 10_000_000;
 
@@ -299,7 +300,7 @@ const isCount = (value: unknown): value is number =>
 const areDigests = (value: unknown): value is string[] =>
   Array.isArray(value) &&
   value.length <= REFUNDS_MAX &&
-  value.every((one) => typeof one === "string" && one.length <= REFUND_DIGEST);
+  value.every((one) => typeof one === "string" && one.length <= TAKEN_BACK.length + REFUND_DIGEST);
 
 /** `held`: sent to the upstream, no task yet. `void`: ended without a task. */
 export const LISTED_STATUSES = ["held", "processing", "completed", "failed", "void"] as const;
