@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import type { Config } from "../config/config.ts";
 import { storeReason } from "../redis/reasons.ts";
 import { memoryOf, readInfo, replicasOnline, storeNowMs } from "../redis/server-info.ts";
-import { type Persistence, persistenceOf } from "../redis/store-facts.ts";
+import { HOW_TO_PERSIST, type Persistence, persistenceOf } from "../redis/store-facts.ts";
 import { type Check, failed, good, warning } from "./check.ts";
 
 /** Expiry times are given by people's clocks and decided by Redis's. */
@@ -77,11 +77,10 @@ function persistenceCheck(
 ): Check {
   const name = "persistence";
   if (info.get("aof_enabled") !== "1") {
-    const advice = "set `appendonly yes` and `appendfsync everysec`";
     const found = `the append-only file is off, so a restart loses credits${WITHOUT_FILE[kept]}`;
     if (kept === "none" && allowNone)
-      return warning(name, `${found}; store.allow_no_persistence is on`, advice);
-    return failed(name, found, advice);
+      return warning(name, `${found}; store.allow_no_persistence is on`, HOW_TO_PERSIST);
+    return failed(name, found, HOW_TO_PERSIST);
   }
   if (info.get("aof_last_write_status") === "err") {
     return failed(name, "the append-only file cannot be written", "see Redis's log and its disk");
@@ -194,6 +193,6 @@ export function latencyCheck(tookMs: readonly number[], timeoutMs = Number.POSIT
 
 /** A server that answers, but not to what it was asked. */
 export function errorCheck(error: unknown): Check {
-  const { why, advice = "see Redis's log and its ACL" } = storeReason(error);
+  const { why, advice = "see Redis's log, its disk and its ACL" } = storeReason(error);
   return failed("redis", `answers with an error: ${why}`, advice);
 }

@@ -8,10 +8,14 @@ import { readInfo } from "./server-info.ts";
 const AGAIN_AFTER_MS = 3_600_000;
 
 /**
- * Rewrites the append-only file after each start of Redis: power loss cuts it within a script, and the start after next plays that half
- * with all that was appended since: https://github.com/valkey-io/valkey/pull/4342. Decision 0043.
+ * Rewrites the append-only file
+ * - after each start of Redis: power loss cuts it within a script, and the start after next plays that half with all that was appended since:
+ *   https://github.com/valkey-io/valkey/pull/4342;
+ * - after its disk was full: Redis cuts off what it wrote in part, and appends behind a gap of zero bytes that no start can read (tried with 7.0.15).
+ *
+ * Decision 0043.
  */
-export function createRewriteAfterStart(parts: {
+export function createRewriteWhenDue(parts: {
   redis: Redis;
   within: Deadlines["within"];
   log: Logger;
@@ -20,11 +24,20 @@ export function createRewriteAfterStart(parts: {
   const { redis, within, log, name } = parts;
   /** The latest run of Redis that was asked for it. */
   let asked = { run: "", atMs: Number.NEGATIVE_INFINITY };
+  /** Writes that Redis had refused because of its disk, and the rewrites that had begun when that became known. -1: none is due for it. */
+  let gap = { refusedWrites: 0, rewrites: -1 };
 
   return async () => {
-    if (!isDue(await within(redis.info("persistence")))) return;
+    const info = readInfo(await within(redis.info("persistence")));
+    if (info.get("aof_enabled") !== "1" || info.get("aof_last_write_status") === "err") return;
+    const refusedWrites = refusedWritesIn(await within(redis.info("errorstats")));
+    const rewrites = Number(info.get("aof_rewrites") ?? 0);
+    if (refusedWrites !== gap.refusedWrites)
+      gap = { refusedWrites, rewrites: refusedWrites === 0 ? -1 : rewrites };
+    if (isUnderWay(info) || (wasRewritten(info) && rewrites > gap.rewrites)) return;
     const run = readInfo(await within(redis.info("server"))).get("run_id") ?? "";
-    if (asked.run === run && performance.now() - asked.atMs < AGAIN_AFTER_MS) return;
+    const isTooSoon = asked.run === run && performance.now() - asked.atMs < AGAIN_AFTER_MS;
+    if (isTooSoon && !wasRewritten(info)) return;
     try {
       await within(redis.bgrewriteaof());
     } catch (error) {
@@ -33,17 +46,22 @@ export function createRewriteAfterStart(parts: {
         log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);
     }
     asked = { run, atMs: performance.now() };
+    gap = { refusedWrites, rewrites: -1 };
   };
 }
 
-const NOT_REWRITTEN =
-  "Redis does not rewrite its append-only file after its start; let the gateway's user run it (+bgrewriteaof), or run " +
-  "BGREWRITEAOF by hand after a start that found the file cut off: a later start would play half a script";
+type Info = ReadonlyMap<string, string>;
 
-function isDue(persistence: string): boolean {
-  const info = readInfo(persistence);
-  const isRewritten =
-    info.get("aof_last_rewrite_time_sec") !== "-1" && info.get("aof_last_bgrewrite_status") !== "err";
-  const isUnderWay = info.get("aof_rewrite_in_progress") === "1" || info.get("aof_rewrite_scheduled") === "1";
-  return info.get("aof_enabled") === "1" && !isRewritten && !isUnderWay;
-}
+/** Since the start of Redis. */
+const refusedWritesIn = (errors: string): number =>
+  Number(/count=(\d+)/.exec(readInfo(errors).get("errorstat_MISCONF") ?? "")?.[1] ?? 0);
+
+const wasRewritten = (info: Info): boolean =>
+  info.get("aof_last_rewrite_time_sec") !== "-1" && info.get("aof_last_bgrewrite_status") !== "err";
+
+const isUnderWay = (info: Info): boolean =>
+  info.get("aof_rewrite_in_progress") === "1" || info.get("aof_rewrite_scheduled") === "1";
+
+const NOT_REWRITTEN =
+  "Redis does not rewrite its append-only file; let the gateway's user run it (+bgrewriteaof), or run BGREWRITEAOF by hand after a " +
+  "start that found the file cut off, and after a full disk: a later start would play half a script, or not read the file";

@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import type { Run } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
-import { createRewriteAfterStart } from "./append-only-file.ts";
+import { createRewriteWhenDue } from "./append-only-file.ts";
 import { createAwayVerdict } from "./away-verdict.ts";
 import { createBatcher, createCalls, createStoreClock, type Recover } from "./calls.ts";
 import {
@@ -138,11 +138,11 @@ function createCheck(
   },
 ): () => Promise<void> {
   const { redis, limit, slots, primary } = parts;
-  const rewriteAfterStart = createRewriteAfterStart({ redis, within: limit.within, log, name });
+  const rewriteWhenDue = createRewriteWhenDue({ redis, within: limit.within, log, name });
   return async () => {
     await store.learnFacts(primary(), limit);
     await slots.learn(redis, limit.within);
-    await rewriteAfterStart();
+    await rewriteWhenDue();
   };
 }
 

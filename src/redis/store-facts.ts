@@ -66,13 +66,19 @@ export async function requireDurable(
 ): Promise<void> {
   await requireNoEviction(redis);
   if (!allowNoPersistence && (await persistenceOf(redis)) === "none")
-    throw new StoreError(NOT_PERSISTENT, PERSIST);
+    throw new StoreError(
+      NOT_PERSISTENT,
+      `${HOW_TO_PERSIST}; or set store.allow_no_persistence: true for tests and demos`,
+    );
 }
 
 const NOT_PERSISTENT =
   "Redis keeps nothing on disk (appendonly no, and no save points) and has lost all credits after its next start";
-const PERSIST =
-  "set `appendonly yes` and `appendfsync everysec`, or store.allow_no_persistence: true for tests and demos";
+
+/** In this order: a Redis that is started with `appendonly yes` for the first time ignores its dump, and is empty. */
+export const HOW_TO_PERSIST =
+  "run `redis-cli CONFIG SET appendonly yes` and only then set `appendonly yes` in Redis's own configuration: with that alone it is empty after " +
+  "a restart; keep `appendfsync everysec`";
 
 /** How a server keeps what it has: save points alone lose minutes. Unknown where the user may not read its configuration. */
 export type Persistence = "file" | "save points" | "none" | "unknown";

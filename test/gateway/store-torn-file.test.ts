@@ -1,8 +1,9 @@
-import { existsSync, readdirSync, readFileSync, truncateSync } from "node:fs";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { existsSync, readdirSync, readFileSync, statSync, truncateSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterEach, beforeEach, expect, test } from "vitest";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { oneNode } from "../../src/redis/nodes.ts";
@@ -22,6 +23,7 @@ beforeEach(async () => {
 afterEach(async () => {
   for (const gateway of gateways) await gateway.stop();
   await redis.stop();
+  vi.unstubAllEnvs();
   await rm(folder, { recursive: true, force: true });
 });
 
@@ -82,6 +84,48 @@ test("half a grant that lost power left in Redis's file does not come back at a 
   expect(await verified()).toEqual([]);
 });
 
+/** Where a limit on the size of its files does not end Redis, but fails its writes as a full disk does. */
+async function givenRedisThatMeetsFullDisks(): Promise<void> {
+  await redis.stop();
+  const path = process.env.PATH;
+  const bin = join(folder, "bin");
+  await mkdir(bin);
+  const program = `#!/bin/sh\ntrap '' XFSZ\nPATH='${path}'\nexec "$(command -v redis-server || command -v valkey-server)" "$@"\n`;
+  await writeFile(join(bin, "redis-server"), program, { mode: 0o755 });
+  vi.stubEnv("PATH", `${bin}:${path}`);
+  redis = await givenRedis();
+}
+
+/** @param bytes by which the file that Redis appends to may still grow */
+async function leaveOnDisk(bytes: number | "all"): Promise<void> {
+  const limit = bytes === "all" ? "unlimited" : statSync(appendedFile()).size + bytes;
+  execFileSync("prlimit", ["--pid", await pidOfRedis(), `--fsize=${limit}:`]);
+}
+
+// Guarantee: a disk of Redis that was full, once there is room again, takes nothing that was written before or after it.
+test("a Redis whose disk was full can read its file at the next start", async () => {
+  await givenRedisThatMeetsFullDisks();
+  const { accountId } = await givenKey(redis.client);
+  const grant = (reference: string): Promise<unknown> =>
+    grantCredits(oneNode(redis.client), accountId, 500, reference, cliActor());
+  const gateway = await givenGatewayHere();
+  await ready(gateway);
+  await until(() => persistence("aof_last_rewrite_time_sec:0"), "the rewrite after the start");
+  await leaveOnDisk(100);
+  await grant("invoice 7");
+  await until(() => persistence("aof_last_write_status:err"), "the full disk");
+  await until(() => gateway.logs.some((line) => line.includes("MISCONF")), "the gateway to be told");
+  await leaveOnDisk("all");
+  await until(() => timesUsable(gateway) === 2, "the gateway to be back");
+  await until(() => persistence("aof_rewrites:2"), "the rewrite after the full disk");
+  await until(() => persistence("aof_rewrite_in_progress:0"), "the end of it");
+  await grant("invoice 8");
+  await redis.kill();
+  await redis.startAgain();
+  expect(await grant("invoice 7")).toMatchObject({ outcome: "duplicate" });
+  expect(await verified()).toEqual([]);
+});
+
 test("a Redis that was rewritten since its start is not asked again", async () => {
   await givenKey(redis.client);
   await ready(await givenGatewayHere());
@@ -116,7 +160,10 @@ test("a rewrite that failed is not begun again at the next probe", async () => {
   expect(await persistence("aof_rewrites:1")).toBe(true);
 });
 
+const pidOfRedis = async (): Promise<string> =>
+  /process_id:(\d+)/.exec(await redis.client.info("server"))![1]!;
+
 async function childrenOfRedis(): Promise<number[]> {
-  const [, pid] = /process_id:(\d+)/.exec(await redis.client.info("server")) ?? [];
+  const pid = await pidOfRedis();
   return readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
 }

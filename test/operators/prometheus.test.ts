@@ -13,6 +13,7 @@ import {
 } from "../support/prometheus.ts";
 import { alertQueries, dashboardQueries, documentedQueries, readText } from "../support/queries.ts";
 import { away, generate, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
+import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
 
 /** The first check of the ledger comes ten seconds after the start, and has a process of its own to start. */
 const PATIENCE_MS = 100_000;
@@ -51,6 +52,7 @@ describe("with a real Prometheus", () => {
       const config = {
         store: { fallbackStrategy: "allow" as const, commandTimeoutMs: 1000, ledgerCheckIntervalMs: 1000 },
         tasks: { sweepIntervalMs: 500, pollIntervalMs: 100, cacheMs: 0 },
+        webhooks: { secretKey: WEBHOOK_SECRET_KEY },
       };
       first = await givenGateway({ redisUrl: redis.url, config });
       second = await givenGateway({ redisUrl: redis.url, config, generator: first.generator });

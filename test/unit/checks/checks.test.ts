@@ -17,6 +17,10 @@ test("doctor names an old, evicting, forgetful or read-only Redis", () => {
   expect(failing("7.0.15", "6.2.14")).toEqual(["version"]);
   expect(failing("role:master", "role:slave")).toEqual(["role"]);
   expect(failing("aof_enabled:1", "aof_enabled:0")).toEqual(["persistence"]);
+  // Started with the setting alone, Redis ignores its dump and is empty.
+  expect(info(good.replace("aof_enabled:1", "aof_enabled:0"))[0]).toMatchObject({
+    advice: expect.stringMatching(/CONFIG SET appendonly yes.*only then/),
+  });
   expect(failing("aof_enabled:1", "aof_enabled:1\r\naof_last_write_status:err")).toEqual(["persistence"]);
   expect(failing("noeviction", "allkeys-lru")).toEqual(["eviction"]);
   expect(failing("role:master", "used_memory:89\r\nmaxmemory:100\r\nrole:master")).toEqual([]);
