@@ -66,6 +66,20 @@ test("generations and uploads are 503 in every gateway within two seconds, polls
   expect(body.data).toHaveLength(2);
 });
 
+// Guarantee: a gateway may be restarted during maintenance.
+test("a gateway that starts during maintenance refuses generations from its first answer on", async () => {
+  const { key } = await stage.givenKey(await stage.givenAccount(1000));
+  expectStatus(await set({ on: true, retry_after: 120 }), 200);
+  const started = await givenGateway({ redisUrl: redis.url, generator: stage.gateway.generator });
+  try {
+    await until(async () => (await fetch(`${started.adminUrl}/readyz`)).status === 200, "the gateway");
+    expectStatus(await generate(started, key), 503);
+  } finally {
+    await set({ on: false });
+    await started.stop();
+  }
+});
+
 // Guarantee: programs that ignore Retry-After do not load the store that may be what is maintained.
 test("generations of a key above its rate are refused before the store is asked", async () => {
   const strict = await givenGateway({

@@ -73,5 +73,13 @@ export function createMaintenanceWatch({ connection, log }: { connection: Connec
 
   const failed = (error: unknown): void => log.debug({ err: error }, "maintenance was not read");
   const { start, stop } = repeated(look, { pauseMs: () => LOOK_EVERY_MS, failed });
-  return { state, start: () => start(), stop };
+  return {
+    state,
+    start(): void {
+      // The first look-up of a key comes after this one, so no request passes a gateway that starts during maintenance.
+      void connection.usable().then(look).catch(failed);
+      start();
+    },
+    stop,
+  };
 }
