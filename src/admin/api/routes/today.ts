@@ -1,4 +1,4 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
 import { readAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
@@ -79,14 +79,7 @@ const openRequests = route("GET /open-requests", {
   summary: "List holds and tasks that have been open for long",
   description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
   query: t.object({
-    older_than_seconds: t.optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: 31_536_000,
-        default: 0,
-        description: "Open for at least so long.",
-      }),
-    ),
+    older_than_seconds: t.wholeOr(0, 0, 31_536_000, "Open for at least so long."),
   }),
   answers: { 200: { description: "Open requests, oldest first.", schema: OpenRequests } },
   async run({ query, grantee }, services) {
@@ -137,14 +130,7 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
 const UseQuery = t.object({
   key_id: t.optional(t.upTo(200, "Of this key only; without `cursor` and `limit`.")),
   cursor: t.paging.cursor,
-  limit: t.optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: USES_SHOWN_MAX,
-      default: USES_SHOWN_MAX,
-      description: "Keys, at most.",
-    }),
-  ),
+  limit: t.wholeOr(USES_SHOWN_MAX, 1, USES_SHOWN_MAX, "Keys, at most."),
 });
 
 const useOfLimits = operation("GET /accounts/{account}/use", {
