@@ -1,3 +1,4 @@
+import type { Static } from "typebox";
 import type { LazyArchive, MoneyLookUps } from "../../archive/archived-reads.ts";
 import type { HealthReport } from "../../checks/gateway-checks.ts";
 import type { Config } from "../../config/config.ts";
@@ -10,15 +11,9 @@ import type { LedgerReport } from "../../operations/store/survey.ts";
 import type { WebhookRules } from "../../operations/webhooks/endpoints.ts";
 import { webhooksAreOff } from "../../operations/webhooks/endpoints.ts";
 import type { createLive } from "../live-figures.ts";
+import type { Live } from "./view-schemas.ts";
 
-/** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
-export interface GatewayState {
-  host: string;
-  pid: number;
-  uptime_seconds: number;
-  not_ready: string | null;
-  primaries: { name: string; usable: boolean }[];
-}
+export type GatewayState = Static<typeof Live>["gateway"];
 
 /** The needs of operations beside the store. OperationSettings are those in force when they are asked for. */
 export interface OperationSettings {
