@@ -1,6 +1,6 @@
 import type { Static } from "typebox";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
-import { readAccount } from "../../../operations/accounts/accounts.ts";
+import { requireAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/operator-keys.ts";
 import { withLabels } from "../../../operations/labels.ts";
@@ -110,8 +110,9 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
   async operate(nodes, { params, query }) {
     const { key_id: keyId, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { keyId, ...periodOf(query) };
-    const { accountId, partition } = await readAccount(nodes, params.account!);
-    const nowMs = await storeNowMs(nodes.of(partition));
+    const accountId = params.account!;
+    const { redis } = await requireAccount(nodes, accountId);
+    const nowMs = await storeNowMs(redis);
     const found = await pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
     return { ...found, hours: await withLabels(nodes, found.hours, () => accountId) };
   },
@@ -144,7 +145,8 @@ const useOfLimits = operation("GET /accounts/{account}/use", {
   answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
   async operate(nodes, { params, query }, { tiers }) {
     requireOneChoice(query);
-    const { accountId, partition } = await readAccount(nodes, params.account!);
+    const accountId = params.account!;
+    const { partition } = await requireAccount(nodes, accountId);
     const { keyIds, next } = await keyIdsOf(nodes, accountId, query);
     const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
     return { account: await useOfAccount(nodes, partition, accountId), keys, next };
