@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { dueTime, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { requestOf, taskRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
+import { readsOfAll, readsOfMost } from "../../redis/partition-reads.ts";
 import { many, manyByNode } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
@@ -25,19 +25,7 @@ interface OpenView {
   status: string;
 }
 
-interface OpenRequests {
-  requests: OpenView[];
-  old: number;
-  open: number;
-  complete: boolean;
-  unread: Unread | undefined;
-}
-
-export async function oldOpenRequests(
-  nodes: RedisNodes,
-  olderThanMs: number,
-  most: number,
-): Promise<OpenRequests> {
+export async function oldOpenRequests(nodes: RedisNodes, olderThanMs: number, most: number) {
   const partitions = await partitionsOf(nodes);
   const old: (OpenView & { partition: number })[] = [];
   const reads = readsOfMost(nodes);
