@@ -3,8 +3,6 @@ import type { LazyArchive, MoneyLookUps } from "../../archive/archived-reads.ts"
 import type { HealthReport } from "../../checks/gateway-checks.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
-import type { Tiers } from "../../domain/limits.ts";
-import type { CreditPackage } from "../../domain/money.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
@@ -18,10 +16,8 @@ export type GatewayState = Static<typeof Live>["gateway"];
 /** The needs of operations beside the store. OperationSettings are those in force when they are asked for. */
 export interface OperationSettings {
   config(): Config;
-  tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
-  packages(): Readonly<Record<string, CreditPackage>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
   /** For records that Redis has forgotten. */

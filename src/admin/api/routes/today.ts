@@ -25,9 +25,9 @@ const OPEN_SHOWN_MAX = 100;
 /** Several operators who look at the same view cost one read. */
 const SHARED_MS = 3000;
 
-const readTopKeys = shared(SHARED_MS, ({ session, tiers }: Services, most: number) =>
+const readTopKeys = shared(SHARED_MS, ({ session, config }: Services, most: number) =>
   session.run(async (nodes) => {
-    const top = await topKeysByUse(nodes, tiers(), most);
+    const top = await topKeysByUse(nodes, config().tiers, most);
     return { ...top, keys: await withLabels(nodes, top.keys, ({ accountId }) => accountId) };
   }),
 );
@@ -143,12 +143,12 @@ const useOfLimits = operation("GET /accounts/{account}/use", {
     "Of the account's own limits, and of those of its keys in the pages of the list of keys: the same `cursor` and `limit` are of the same keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
   query: UseQuery,
   answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
-  async operate(nodes, { params, query }, { tiers }) {
+  async operate(nodes, { params, query }, { config }) {
     requireOneChoice(query);
     const accountId = params.account!;
     const { partition } = await requireAccount(nodes, accountId);
     const { keyIds, next } = await keyIdsOf(nodes, accountId, query);
-    const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
+    const keys = await usesOfKeys(nodes, partition, keyIds, config().tiers);
     return { account: await useOfAccount(nodes, partition, accountId), keys, next };
   },
   answer: ({ account, keys, next }) => ({
