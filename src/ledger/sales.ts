@@ -1,4 +1,4 @@
-import { moneyOfUnits } from "../domain/money.ts";
+import { moneyOfUnits, sumOfMoney } from "../domain/money.ts";
 import type { GrantKind } from "../records/ledger-entries.ts";
 import { META, soldName } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
@@ -61,6 +61,12 @@ export async function salesOf(
   const sinceMs = isWhole ? undefined : entriesMs;
   return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
 }
+
+/** What was paid for these, by currency. */
+export const amountsPaid = (sales: readonly Sale[]): Record<string, string> =>
+  sumOfMoney(
+    sales.flatMap(({ amountPaid: amount, currency }) => (amount === undefined ? [] : [{ amount, currency }])),
+  );
 
 function sumOf(records: readonly (readonly string[] | undefined)[]): Sale[] {
   const sums = new Map<string, { grants: number; credits: number; paid: bigint | undefined }>();
