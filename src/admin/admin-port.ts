@@ -143,9 +143,7 @@ const servicesOf = ({
   maintenanceSinceMs,
 }: AdminPortOptions) => ({
   lookUps: archiveLookUps(config.archive.url),
-  tiers: () => live.config().tiers,
   config: () => live.config(),
-  packages: () => live.config().packages,
   bounds: () => live.config().admin.bounds,
   webhooks: () => requireWebhooks(live.config().webhooks),
   tierCounts,

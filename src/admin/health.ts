@@ -58,15 +58,6 @@ export interface UpstreamCounts {
   failures: ReadonlyMap<string, number>;
 }
 
-/** Exchanges in a period. `failure`: the outcome of most failures; null without one. */
-interface UpstreamHealth {
-  window_seconds: number;
-  answered: number;
-  limited: number;
-  failed: number;
-  failure: string | null;
-}
-
 export function countExchanges(upstreamSeconds: readonly Value[]): UpstreamCounts {
   const counts = { answered: 0, limited: 0, failures: new Map<string, number>() };
   for (const { value, labels, metricName } of upstreamSeconds) {
@@ -80,12 +71,8 @@ export function countExchanges(upstreamSeconds: readonly Value[]): UpstreamCount
   return counts;
 }
 
-/** @param seconds between the two */
-export function upstreamBetween(
-  before: UpstreamCounts,
-  now: UpstreamCounts,
-  seconds: number,
-): UpstreamHealth {
+/** @param seconds between the two @returns `failure`: the outcome of most failures; null without one */
+export function upstreamBetween(before: UpstreamCounts, now: UpstreamCounts, seconds: number) {
   // A worker that has gone takes its counts with it.
   const grown = (after: number, earlier: number): number => Math.max(0, after - earlier);
   const failures = [...now.failures]

@@ -1,6 +1,8 @@
+import type { Static } from "typebox";
 import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { TIER_LIMITS } from "../domain/limits.ts";
 import { repeated } from "../redis/repeated-work.ts";
+import type { Live } from "./api/view-schemas.ts";
 import {
   countExchanges,
   dependenciesOf,
@@ -40,14 +42,7 @@ interface Sample {
   slots: number | null;
 }
 
-/** Numbers of the last 15 minutes by name, each as long as `at_ms`; null where there is nothing to say. */
-export interface LiveView {
-  sample_every_ms: number;
-  at_ms: number[];
-  series: Record<string, (number | null)[]>;
-  /** Why requests were answered with 4xx or 5xx. */
-  denied: { outcome: string; status: number; last_minute: number; last_15_minutes: number }[];
-}
+export type LiveView = Pick<Static<typeof Live>, "sample_every_ms" | "at_ms" | "series" | "denied">;
 
 interface LiveSources {
   readings(): Promise<readonly MetricsReading[]>;
@@ -101,7 +96,7 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
       const now = samples.at(-1);
       const since = (before: Sample) =>
         now && upstreamBetween(before.exchanges, now.exchanges, (now.atMs - before.atMs) / 1000);
-      const minute = since(samples[Math.max(0, samples.length - 1 - MINUTE_SAMPLES)]!);
+      const minute = since(ago(samples, MINUTE_SAMPLES));
       const isAsked = minute && minute.answered + minute.limited + minute.failed > 0;
       const upstream = isAsked ? minute : now && since(samples[0]!);
       return { ...dependencies, upstream, lastAnswerMs };
@@ -111,10 +106,13 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
   };
 }
 
+/** The sample that was taken so many before another one, or the first of all. */
+const ago = (samples: readonly Sample[], count: number, at = samples.length - 1): Sample =>
+  samples[Math.max(0, at - count)]!;
+
 function latestOf(samples: readonly Sample[]) {
   const now = samples.at(-1);
-  const before = samples[Math.max(0, samples.length - 1 - RATE_SAMPLES)];
-  const rates: Record<string, number | null> = now && before ? ratesOf(before, now) : {};
+  const rates: Record<string, number | null> = now ? ratesOf(ago(samples, RATE_SAMPLES), now) : {};
   const [ok, refused, failed] = ["ok", "refused", "failed"].map((name) => rates[name] ?? 0);
   return {
     requestsPerSecond: ok! + refused! + failed!,
@@ -132,9 +130,10 @@ function viewOf(samples: readonly Sample[], afterMs: number): LiveView {
     const now = samples[at]!;
     if (now.atMs <= afterMs) continue;
     view.at_ms.push(now.atMs);
-    const rateSince = samples[Math.max(0, at - RATE_SAMPLES)]!;
-    const quantilesSince = samples[Math.max(0, at - QUANTILE_SAMPLES)]!;
-    const point = { ...ratesOf(rateSince, now), ...quantilesOf(quantilesSince, now) };
+    const point = {
+      ...ratesOf(ago(samples, RATE_SAMPLES, at), now),
+      ...quantilesOf(ago(samples, QUANTILE_SAMPLES, at), now),
+    };
     for (const [name, value] of Object.entries(point)) {
       view.series[name] ??= [];
       view.series[name].push(value === null ? null : rounded(value));
@@ -217,7 +216,7 @@ function quantilesOf(before: Sample, now: Sample): Record<string, number | null>
 function deniedOf(samples: readonly Sample[]): LiveView["denied"] {
   const now = samples.at(-1);
   if (!now) return [];
-  const minuteAgo = samples[Math.max(0, samples.length - 1 - MINUTE_SAMPLES)]!;
+  const minuteAgo = ago(samples, MINUTE_SAMPLES);
   const first = samples[0]!;
   const since = (before: Sample, name: string, count: number): number =>
     Math.max(0, count - (before.denied.get(name)?.count ?? 0));

@@ -9,7 +9,7 @@ import {
   type StreamEntry,
 } from "../records/ledger-entries.ts";
 import { archiveNames, partitionNames } from "../records/names.ts";
-import { answersOf } from "../redis/pipelines.ts";
+import { answersOf, pairsOf } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import {
@@ -119,7 +119,7 @@ async function pageOf(
     listed !== generation ||
     Number(batch ?? 0) !== position.noted.batch;
   if (isFork || isUnseen) return { ...NOTHING, position, next: position, isFork, isUnseen, readAtMs: nowMs };
-  const fresh = pairs(ended as string[]);
+  const fresh = pairsOf(ended as string[]);
   const overdue = due as string[];
   const audit = audited as StreamEntry[];
   const freshIds = fresh.map(([id]) => id);
@@ -129,7 +129,7 @@ async function pageOf(
       ...(await readEndedRequests(redis, position, freshIds, false)),
       ...(await readEndedRequests(redis, position, overdue, true)),
     ],
-    changed: await readChangedRecords(redis, partition, pairs(changed as string[])),
+    changed: await readChangedRecords(redis, partition, pairsOf(changed as string[])),
     audit: audit.map((one) => auditRecord(partition, one)),
   };
   return {
@@ -166,10 +166,6 @@ function lookedAfter(
   if (!isFull) return { score, times: 0 };
   const times = page.filter((one) => Number(one[1]) === score).length;
   return { score, times: score === looked.score ? looked.times + times : times };
-}
-
-function pairs(flat: readonly string[]): [string, string][] {
-  return Array.from({ length: flat.length / 2 }, (_, at) => [flat[2 * at]!, flat[2 * at + 1]!]);
 }
 
 export const hasRows = ({

@@ -1,5 +1,4 @@
-import { sumOfMoney } from "../domain/money.ts";
-import type { Sale } from "../ledger/sales.ts";
+import { amountsPaid, type Sale } from "../ledger/sales.ts";
 import { COLUMNS, emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import {
   dayStartMs,
@@ -120,10 +119,8 @@ export async function archivedTotal(query: ArchiveQuery, month: string): Promise
     dateOf(first),
     dateOf(next),
   ]);
-  const paid = (await archivedSales(query, month)).flatMap(({ amountPaid: amount, currency }) =>
-    amount === undefined ? [] : [{ amount, currency }],
-  );
-  return { ...numbersOf(STATEMENT_NUMBERS, row!), amounts_paid: sumOfMoney(paid) };
+  const sales = await archivedSales(query, month);
+  return { ...numbersOf(STATEMENT_NUMBERS, row!), amounts_paid: amountsPaid(sales) };
 }
 
 function statementOf(row: StatementRow): Statement {

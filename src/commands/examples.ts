@@ -24,7 +24,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "An adjustment is neither a purchase nor a refund: statements list it apart. One downwards takes at most what can be spent, so open holds stay covered.",
   ],
   "tokens create": [
-    "Scopes: accounts:read accounts:write keys:read keys:write credits:read credits:write tasks:read tasks:write usage:read webhooks:write tokens:write audit:read. The token is shown once; the store keeps its SHA-256. `docs/management.md` describes the API.",
+    "The token is shown once; the store keeps its SHA-256. `docs/management.md` describes the API.",
   ],
   audit: [
     "Newest first. Each change by an operator has one record, written in the same step: by the command line (`cli <name>`), by a token of the management API (`<token id> <label>`), by ADMIN_TOKEN (`admin_token`) or in the console. Records are kept for 90 days.",

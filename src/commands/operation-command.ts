@@ -210,8 +210,6 @@ function ownSettings(): OperationSettings & { close(): void } {
   let archive: LazyArchive | undefined;
   return {
     config: requireConfig,
-    tiers: () => requireConfig().tiers,
-    packages: () => requireConfig().packages,
     bounds: () => ({}),
     get archive() {
       archive ??= lazyArchive(optionalArchiveUrl());

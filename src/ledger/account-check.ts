@@ -1,5 +1,6 @@
 import { setTimeout } from "node:timers/promises";
 import { accountNames, keyNames, requestName } from "../records/names.ts";
+import { pairsOf } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import type { LedgerPart } from "../scripts/ledger.ts";
 import { type AccountSnapshot, FIRST_SLICE, type SlicePlace, snapshot } from "../scripts/snapshot.ts";
@@ -103,11 +104,10 @@ export async function sumReferences(
     do {
       const [next, page] = await redis.hscan(references, cursor, "COUNT", PAGE);
       cursor = next;
-      for (let at = 0; at + 1 < page.length; at += 2) {
-        const reference = page[at] ?? "";
+      for (const [reference, value] of pairsOf(page)) {
         if (!seen.concerns(reference) || seen.get(reference) !== undefined) continue;
         // References of adjustments and refunds have no number.
-        const credits = Number(page[at + 1]) || 0;
+        const credits = Number(value) || 0;
         seen.set(reference, credits);
         sum += credits;
         found++;

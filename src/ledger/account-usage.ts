@@ -190,17 +190,8 @@ export function unlessAway(error: unknown): undefined {
   throw error;
 }
 
-/** Credits are whole and positive; `adjusted` may be negative. */
-interface DayOfMoney extends UsageNumbers {
-  day: string;
-}
-
-/** Oldest first, days without usage left out. Both days inclusive. */
-export async function moneyByDay(
-  nodes: RedisNodes,
-  from: string,
-  to: string,
-): Promise<{ days: DayOfMoney[]; unread: Unread | undefined }> {
+/** Oldest first, days without usage left out. Both days inclusive. Credits are whole and positive; `adjusted` may be negative. */
+export async function moneyByDay(nodes: RedisNodes, from: string, to: string) {
   const nowMs = await storeNowMs(nodes.ofName(META));
   const { days, unread } = await totalsOf(nodes, monthsOf(nowMs, from, to));
   const shown = [...days].filter(([day]) => day >= from && day <= to).sort(([a], [b]) => (a < b ? -1 : 1));

@@ -12,7 +12,7 @@ import {
 import { accountNames, partitionNames, referencePlace } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { moneyOf } from "../records/packed-fields.ts";
-import { many, pages } from "../redis/pipelines.ts";
+import { many, pages, pairsOf } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { type History, history } from "../scripts/ledger.ts";
@@ -134,10 +134,8 @@ async function grantsOf(
   if (count > REFERENCES_MAX) return undefined;
   budget.left -= count;
   const named = new Set<string>();
-  for (let cursor = ""; cursor !== "0"; ) {
-    const [next, flat] = await redis.hscan(references, cursor || "0", "COUNT", 500);
-    cursor = next;
-    for (let at = 0; at < flat.length; at += 2) if (GRANT.test(flat[at + 1]!)) named.add(flat[at]!);
+  for await (const flat of redis.hscanStream(references, { count: 500 }) as AsyncIterable<string[]>) {
+    for (const [reference, value] of pairsOf(flat)) if (GRANT.test(value)) named.add(reference);
   }
   const grants: LedgerEntry[] = [];
   for (const page of pages([...named])) {

@@ -1,9 +1,9 @@
-import { moneyOfUnits } from "../domain/money.ts";
+import { moneyOfUnits, sumOfMoney } from "../domain/money.ts";
 import type { GrantKind } from "../records/ledger-entries.ts";
 import { META, soldName } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { flatHash } from "../redis/pipelines.ts";
+import { flatHash, pairsOf } from "../redis/pipelines.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
@@ -62,11 +62,16 @@ export async function salesOf(
   return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
 }
 
+/** What was paid for these, by currency. */
+export const amountsPaid = (sales: readonly Sale[]): Record<string, string> =>
+  sumOfMoney(
+    sales.flatMap(({ amountPaid: amount, currency }) => (amount === undefined ? [] : [{ amount, currency }])),
+  );
+
 function sumOf(records: readonly (readonly string[] | undefined)[]): Sale[] {
   const sums = new Map<string, { grants: number; credits: number; paid: bigint | undefined }>();
   for (const record of records)
-    for (let at = 0; at + 1 < (record?.length ?? 0); at += 2) {
-      const [field, number] = [record![at]!, record![at + 1]!];
+    for (const [field, number] of pairsOf(record ?? [])) {
       const space = field.indexOf(" ");
       const group = field.slice(space + 1);
       let sum = sums.get(group);

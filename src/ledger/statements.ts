@@ -91,11 +91,7 @@ async function fromArchive(
 const SLICES_FIRST = 3;
 
 /** Follows the account's entries back from its last one, whose balance is that of the statement. @param money of its record */
-async function fromRedis(
-  place: AccountPlace,
-  money: string | null | undefined,
-  month: string,
-): Promise<FoundInRedis> {
+async function fromRedis(place: AccountPlace, money: string | null | undefined, month: string) {
   const { redis, partition } = place;
   const { first, next } = monthBounds(month);
   const period = { fromMs: dayStartMs(first), toMs: dayStartMs(next) };
@@ -135,11 +131,6 @@ function requireReach(left: string | undefined, toMs: number, month: string): vo
     `entries after ${month} have left Redis for the archive, which cannot be read now or is not configured; try again later`,
     "unavailable",
   );
-}
-
-interface FoundInRedis {
-  statement: Statement;
-  sinceMs: number | undefined;
 }
 
 /** @throws OperatorError `invalid_month`, `not_found`; `unavailable` if that would read more of Redis than `lookedAtMax` */

@@ -1,4 +1,3 @@
-import { sumOfMoney } from "../domain/money.ts";
 import { META, partitionNames } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
@@ -7,7 +6,7 @@ import { partitionsOf } from "../redis/store-facts.ts";
 import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { creditsOf } from "./rolled-statement.ts";
-import { type ArchivedSales, salesOf } from "./sales.ts";
+import { type ArchivedSales, amountsPaid, salesOf } from "./sales.ts";
 import { changeOf, type Statement } from "./statement-sums.ts";
 import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
@@ -61,9 +60,6 @@ export async function totalStatement(
     else if (day < next) within = sumOfNumbers(within, numbers);
   }
   const { sales } = await salesOf(nodes, month);
-  const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
-    amount === undefined ? [] : [{ amount, currency }],
-  );
   const credits = creditsOf(within);
   const opening = isWhole && unread === undefined ? changeOf(creditsOf(before)) : null;
   return {
@@ -71,7 +67,7 @@ export async function totalStatement(
       opening,
       ...credits,
       closing: opening === null ? null : opening + changeOf(credits),
-      amounts_paid: sumOfMoney(paid),
+      amounts_paid: amountsPaid(sales),
     },
     source: "redis",
     sinceMs: isWhole || entriesMs <= dayStartMs(first) ? undefined : entriesMs,

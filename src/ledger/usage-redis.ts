@@ -4,6 +4,7 @@ import { partitionNames, partitionOf } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import { membersOf, pairsOf } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
 import { createUsageTotals, dayStartMs, runSeconds, type UsageRow, type UsageSelection } from "./usage.ts";
@@ -84,11 +85,12 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
       "WITHSCORES",
     );
     if (page.length === 0) return;
-    const ids = page.filter((_, at) => at % 2 === 0);
     const last = page.at(-1) ?? "";
-    const same = page.filter((value, at) => at % 2 === 1 && value === last).length;
+    const same = pairsOf(page).filter(([, value]) => value === last).length;
     after = { score: last, times: last === score ? times + same : same };
-    yield (await readRequests(redis, partition, ids)).flatMap((record) => endedTask(record) ?? []);
+    yield (await readRequests(redis, partition, membersOf(page))).flatMap(
+      (record) => endedTask(record) ?? [],
+    );
   }
 }
 

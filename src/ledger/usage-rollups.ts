@@ -4,7 +4,7 @@ import { partitionNames, totalsName, usageName } from "../records/names.ts";
 import { USAGE_NUMBERS } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
-import { flatHash, many } from "../redis/pipelines.ts";
+import { flatHash, many, pairsOf } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { numbersOf, type UsageCounts } from "./usage.ts";
 
@@ -173,10 +173,9 @@ export async function totalsByEndpoint(
     MONTHS_AT_ONCE,
   );
   const records = found.flatMap((flat = [], at) =>
-    Array.from({ length: flat.length / 2 }, (_, nth) => {
-      const [day = "", endpoint = ""] = flat[2 * nth]!.split(" ");
-      const numbers = readNumbers(flat[2 * nth + 1]!, { ...NO_USAGE });
-      return { day: `${items[at]!.month}-${day}`, endpoint, numbers };
+    pairsOf(flat).map(([field, text]) => {
+      const [day = "", endpoint = ""] = field.split(" ");
+      return { day: `${items[at]!.month}-${day}`, endpoint, numbers: readNumbers(text, { ...NO_USAGE }) };
     }),
   );
   return { records, unread: reads.unread() };

@@ -12,7 +12,7 @@ import {
 import { type RequestRecord, requestOf } from "../records/records.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
-import { listPages, many } from "../redis/pipelines.ts";
+import { listPages, many, pairsOf } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import type { LedgerPart } from "../scripts/ledger.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";
@@ -227,7 +227,7 @@ async function recordsOf({ nodes, wanted }: Run, partition: number, listed: read
 
 async function* sortedSetPages(redis: Redis, name: string): AsyncGenerator<Listed[]> {
   for await (const page of redis.zscanStream(name, { count: 500 }) as AsyncIterable<string[]>) {
-    yield page.flatMap((id, at) => (at % 2 === 0 ? [{ id, score: Number(page[at + 1]) }] : []));
+    yield pairsOf(page).map(([id, score]) => ({ id, score: Number(score) }));
   }
 }
 

@@ -121,3 +121,7 @@ export function* pages<Item>(items: readonly Item[]): Generator<Item[]> {
 
 /** @param flat members and their scores, as ZSCAN answers them */
 export const membersOf = (flat: readonly string[]): string[] => flat.filter((_, at) => at % 2 === 0);
+
+/** @param flat members and their scores, or fields and their values, in turn */
+export const pairsOf = (flat: readonly string[]): [name: string, value: string][] =>
+  membersOf(flat).map((name, at) => [name, flat[2 * at + 1] ?? ""]);

@@ -181,7 +181,7 @@ test("a key or request that is not found may be where nothing could be read", as
 
 test("the console shows what it can read and says which partitions it lacks", async () => {
   const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
-  const services = { session, tiers: () => TIERS, lookUps: {} } as unknown as Services;
+  const services = { session, config: () => ({ tiers: TIERS }), lookUps: {} } as unknown as Services;
   const grantee = { accounts: undefined, scopes: [] };
   const read = async (name: string, query: object = {}): Promise<object> => {
     const route = ROUTES.find((one) => one.name === name)!;

@@ -57,6 +57,9 @@ export const upTo = (most: number, description: string, example?: string) =>
 export const filter = (most: number, description: string) => optional(bounded(most, description));
 export const whole = (minimum: number, maximum: number, description?: string, example?: number) =>
   Type.Integer({ minimum, maximum, ...said(description, example) });
+/** One that may be left out. */
+export const wholeOr = (byDefault: number, minimum: number, maximum: number, description: string) =>
+  optional(Type.Integer({ minimum, maximum, default: byDefault, description }));
 
 export const TIME = "2026-10-31T12:00:00.000Z";
 export const timed = (description?: string) =>
@@ -130,14 +133,7 @@ export const reaches = {
 export const LIMIT_DEFAULT = 20;
 export const paging = {
   cursor: filter(CURSOR_CHARS_MAX, "`next_cursor` of the page before."),
-  limit: optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: 100,
-      default: LIMIT_DEFAULT,
-      description: "Rows of a page, at most.",
-    }),
-  ),
+  limit: wholeOr(LIMIT_DEFAULT, 1, 100, "Rows of a page, at most."),
 };
 
 export const period = {

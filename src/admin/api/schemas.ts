@@ -136,14 +136,7 @@ export const Maintenance = t.titled("Maintenance", {
 
 export const NewMaintenance = t.object({
   on: t.flag(),
-  retry_after: t.optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: RETRY_AFTER_MAX,
-      default: RETRY_AFTER_DEFAULT,
-      description: "Seconds.",
-    }),
-  ),
+  retry_after: t.wholeOr(RETRY_AFTER_DEFAULT, 1, RETRY_AFTER_MAX, "Seconds."),
   message: t.optional(t.nullable<string>(t.bounded(100, "For customers, on one line."))),
 });
 

@@ -1,32 +1,23 @@
+import type { Static } from "typebox";
 import type { LazyArchive, MoneyLookUps } from "../../archive/archived-reads.ts";
 import type { HealthReport } from "../../checks/gateway-checks.ts";
 import type { Config } from "../../config/config.ts";
 import type { LiveConfig } from "../../config/live.ts";
-import type { Tiers } from "../../domain/limits.ts";
-import type { CreditPackage } from "../../domain/money.ts";
 import type { OperatorSession } from "../../operations/access/operator-session.ts";
 import type { TierCounts } from "../../operations/keys/tier-counts.ts";
 import type { LedgerReport } from "../../operations/store/survey.ts";
 import type { WebhookRules } from "../../operations/webhooks/endpoints.ts";
 import { webhooksAreOff } from "../../operations/webhooks/endpoints.ts";
 import type { createLive } from "../live-figures.ts";
+import type { Live } from "./view-schemas.ts";
 
-/** The gateway that answers. `not_ready`: why it is not ready, in words; null when it is. */
-export interface GatewayState {
-  host: string;
-  pid: number;
-  uptime_seconds: number;
-  not_ready: string | null;
-  primaries: { name: string; usable: boolean }[];
-}
+export type GatewayState = Static<typeof Live>["gateway"];
 
 /** The needs of operations beside the store. OperationSettings are those in force when they are asked for. */
 export interface OperationSettings {
   config(): Config;
-  tiers(): Tiers;
   /** How many keys and tokens there may be; nothing bounds operators. */
   bounds(): Partial<Config["admin"]["bounds"]>;
-  packages(): Readonly<Record<string, CreditPackage>>;
   /** For lists; undefined without an archive. */
   archive: LazyArchive | undefined;
   /** For records that Redis has forgotten. */

@@ -7,7 +7,7 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type RankedPlace, ranked } from "../../scripts/ledger.ts";
-import { compareBytes, firstOverAll, type Listed } from "./sorted-lists.ts";
+import { compareBytes, firstOverAll } from "./sorted-lists.ts";
 
 // Accounts by balance and by spending. ROLLUP writes these lists about once a second.
 
@@ -19,10 +19,6 @@ export const isDescending = (sort: AccountSort): boolean => sort.startsWith("-")
 const WEEK_DAYS = 7;
 /** Either takes half a millisecond of Redis: a page of a partition's list, and the spending of a day and partition. */
 const [PARTITIONS_AT_ONCE, DAYS_AT_ONCE] = [16, 100];
-
-interface RankedAccount extends Listed {
-  score: number;
-}
 
 interface RankedList {
   partitions: number;
@@ -41,7 +37,7 @@ export async function firstRanked(
   reads: PartitionReads,
   { partitions, nameOf, descending, after }: RankedList,
   most: number,
-): Promise<RankedAccount[]> {
+) {
   const found = await firstOverAll<RankedPlace>({
     ...{ partitions, most, after, compare: (one, other) => comparePlaces(one, other, descending) },
     async read(parts, size) {

@@ -1,5 +1,4 @@
-import type { Transaction } from "../../domain/answers.ts";
-import { type LedgerEntry, RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
+import { RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
 import { accountNames, partitionOf } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
@@ -30,13 +29,7 @@ export function accountRow(accountId: string, record: AccountRecord): AccountRow
   };
 }
 
-interface AccountView extends AccountRow {
-  partition: number;
-  entries: LedgerEntry[];
-  recent: Transaction[];
-}
-
-export async function readAccount(nodes: RedisNodes, accountId: string): Promise<AccountView> {
+export async function readAccount(nodes: RedisNodes, accountId: string) {
   requireAccountId(accountId);
   const { partition, redis } = await placeOfAccount(nodes, accountId);
   const record = accountOf(await redis.hgetall(accountNames(partition, accountId).account));

@@ -161,9 +161,6 @@ function fieldsOf(changes: AccountChanges) {
   requireLabel(label ?? undefined);
   const problem = metadata ? metadataProblem(metadata) : undefined;
   if (problem !== undefined) throw new OperatorError(problem, "invalid", "metadata");
-  if (status !== undefined && !ACCOUNT_STATUSES.includes(status)) {
-    throw new OperatorError(`status is one of ${ACCOUNT_STATUSES.join(", ")}`, "invalid", "status");
-  }
   requireLimits(limits);
   const multiplier = priceMultiplier == null ? priceMultiplier : multiplierText(priceMultiplier);
   if (priceMultiplier != null && multiplier === undefined)

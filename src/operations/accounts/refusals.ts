@@ -11,7 +11,7 @@ import {
 import { partitionOf, refusalsName } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { answersOf } from "../../redis/pipelines.ts";
+import { answersOf, pairsOf } from "../../redis/pipelines.ts";
 import { placeOfAccount } from "../../redis/store-facts.ts";
 import { refused } from "../../scripts/surveys.ts";
 import { requireOrder } from "../access/operator-values.ts";
@@ -164,12 +164,8 @@ async function* fieldsOf(
   name: string,
   match: string,
 ): AsyncGenerator<readonly [field: string, value: string]> {
-  let cursor = "0";
-  do {
-    const [next, flat] = await redis.hscan(name, cursor, "MATCH", match, "COUNT", PAGE);
-    cursor = next;
-    for (let at = 0; at + 1 < flat.length; at += 2) yield [flat[at]!, flat[at + 1]!];
-  } while (cursor !== "0");
+  for await (const flat of redis.hscanStream(name, { match, count: PAGE }) as AsyncIterable<string[]>)
+    yield* pairsOf(flat);
 }
 
 export async function topRefusals(nodes: RedisNodes, nowMs: number, most: number): Promise<RefusalCount[]> {
@@ -186,13 +182,10 @@ export async function* refusalsOfDay(nodes: RedisNodes, day: string): AsyncGener
   }
 }
 
-function countsIn(flat: readonly string[]): RefusalCount[] {
-  const counts: RefusalCount[] = [];
-  for (let at = 0; at + 1 < flat.length; at += 2) {
-    const [keyId = "", accountId = "", outcome = ""] = (flat[at] ?? "").split(" ");
-    counts.push({ keyId, accountId, outcome, count: Number(flat[at + 1]) });
-  }
-  return counts;
-}
+const countsIn = (flat: readonly string[]): RefusalCount[] =>
+  pairsOf(flat).map(([member, count]) => {
+    const [keyId = "", accountId = "", outcome = ""] = member.split(" ");
+    return { keyId, accountId, outcome, count: Number(count) };
+  });
 
 export const startOfDayMs = (nowMs: number): number => Math.floor(nowMs / DAY_MS) * DAY_MS;

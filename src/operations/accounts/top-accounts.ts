@@ -2,6 +2,7 @@ import { DAY_MS, dayText } from "../../domain/moments.ts";
 import { accountNames, META, partitionOf, spentName } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
+import { membersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
@@ -140,7 +141,7 @@ async function firstOfDays(
     );
     for (const [nth, { at }] of slice.entries()) {
       const page = pages[nth] ?? [];
-      for (let index = 0; index < page.length; index += 2) found[at]!.add(page[index]!);
+      for (const id of membersOf(page)) found[at]!.add(id);
       if (page.length === 2 * depth) othersMost[at]! += Math.max(0, Number(page.at(-1)));
     }
   }

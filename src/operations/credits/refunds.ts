@@ -17,14 +17,7 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 import { type ChargeEntry, type Refunded, refund } from "../../scripts/credit-changes.ts";
 import { findTask } from "../tasks/operator-tasks.ts";
-import {
-  type Booked,
-  book,
-  fromArchive,
-  type ReadArchived,
-  requireReason,
-  requireReference,
-} from "./references.ts";
+import { book, fromArchive, type ReadArchived, requireReason, requireReference } from "./references.ts";
 import type { FindArchivedEntry } from "./transactions.ts";
 
 const SEARCHED_MAX = 500_000;
@@ -48,11 +41,6 @@ export interface ArchiveLookUps {
   findEntry?: FindArchivedEntry | undefined;
 }
 
-interface Refund extends Booked<"refunded"> {
-  accountId: string;
-  requestId: string;
-}
-
 /**
  * Refunds a finished task's charge once, also a collected one's. @param wanted.reason for operators; customers see `refund`
  * @param wanted.accounts undefined: all @throws OperatorError `not_found`; `conflict`; `unavailable` if the archive is needed
@@ -63,7 +51,7 @@ export async function refundTask(
   wanted: { reason: string; reference: string; accounts?: readonly string[] | undefined },
   actor: Actor,
   archive: ArchiveLookUps = {},
-): Promise<Refund> {
+) {
   const { reference, accounts } = wanted;
   const reason = requireReason(wanted.reason);
   requireReference(reference);
@@ -131,20 +119,13 @@ interface FoundCharge {
   isChargedAgain: boolean;
 }
 
-interface Place {
-  accountId: string;
-  requestId: string;
-  partition: number;
-  found: FoundCharge | undefined;
-}
-
 /** By its record or else by its charge. @throws OperatorError `not_found`, `unavailable` */
 async function placeOf(
   nodes: RedisNodes,
   id: string,
   archive: ArchiveLookUps,
   accounts: readonly string[] | undefined,
-): Promise<Place> {
+) {
   try {
     const { requestId, partition, record } = await findTask(nodes, id);
     const { account_id: accountId = "" } = record;

@@ -1,7 +1,7 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Redis } from "ioredis";
 import { type KeyRestrictions, restrictionsText } from "../../domain/key-restrictions.ts";
-import { IDEMPOTENCY_KEY, LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
+import { LIMITS, type OwnLimits, type Tiers } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { nearest, shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";
@@ -149,13 +149,6 @@ export async function issueKeyOnce(
 ): Promise<{ keyId: string; accountId: string; key?: string }> {
   const { accountId, idempotencyKey } = options;
   requireKeyOptions(options);
-  if (!IDEMPOTENCY_KEY.test(idempotencyKey)) {
-    throw new OperatorError(
-      "an Idempotency-Key has 1 to 255 visible ASCII characters",
-      "invalid",
-      "Idempotency-Key",
-    );
-  }
   const { partition, redis } = await placeOfAccount(nodes, accountId);
   const keyId = keyIdFor(accountId, idempotencyKey);
   const { key: record } = keyNames(partition, keyId);

@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import type { Tiers } from "../../domain/limits.ts";
 import { keyNames, keyRef } from "../../records/names.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
+import { readsOfAll, readsOfMost } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { clocks } from "../../redis/server-info.ts";
@@ -22,15 +22,8 @@ export interface KeyUse {
   now: Use | undefined;
 }
 
-interface TopKeys {
-  keys: KeyUse[];
-  keysLookedAt: number;
-  complete: boolean;
-  unread: Unread | undefined;
-}
-
 /** In pages, so that none blocks Redis for long. */
-export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number): Promise<TopKeys> {
+export async function topKeysByUse(nodes: RedisNodes, tiers: Tiers, most: number) {
   const reads = readsOfMost(nodes);
   const nowOf = clocks();
   /** A scan may show a key twice. */

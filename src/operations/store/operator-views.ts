@@ -2,8 +2,8 @@ import type { Redis } from "ioredis";
 import { dueTime, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { requestOf, taskRecord } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
-import { many, manyByNode } from "../../redis/pipelines.ts";
+import { readsOfAll, readsOfMost } from "../../redis/partition-reads.ts";
+import { many, manyByNode, pairsOf } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-info.ts";
 import { partitionsOf } from "../../redis/store-facts.ts";
 
@@ -25,19 +25,7 @@ interface OpenView {
   status: string;
 }
 
-interface OpenRequests {
-  requests: OpenView[];
-  old: number;
-  open: number;
-  complete: boolean;
-  unread: Unread | undefined;
-}
-
-export async function oldOpenRequests(
-  nodes: RedisNodes,
-  olderThanMs: number,
-  most: number,
-): Promise<OpenRequests> {
+export async function oldOpenRequests(nodes: RedisNodes, olderThanMs: number, most: number) {
   const partitions = await partitionsOf(nodes);
   const old: (OpenView & { partition: number })[] = [];
   const reads = readsOfMost(nodes);
@@ -78,10 +66,7 @@ type Place = Pick<OpenView, "requestId" | "dueAtMs">;
 
 async function placesOf(redis: Redis, name: string, from: number): Promise<Place[]> {
   const flat = await redis.zrange(name, String(from), String(from + PAGE - 1), "WITHSCORES");
-  return Array.from({ length: flat.length / 2 }, (_, at) => ({
-    requestId: flat[2 * at] ?? "",
-    dueAtMs: dueTime(Number(flat[2 * at + 1])).atMs,
-  }));
+  return pairsOf(flat).map(([requestId, due]) => ({ requestId, dueAtMs: dueTime(Number(due)).atMs }));
 }
 
 async function openViews(

@@ -81,7 +81,9 @@ export function createSurveys(connection: Connection) {
         }
       }
       if (parts.length === 0 && failed !== undefined) throw failed;
-      return { ...sumOf(parts, Math.round(connection.nowMs())), unreadPartitions: partitions - read.size };
+      const sum = emptySurvey(Math.round(connection.nowMs()));
+      for (const part of parts) add(sum, part);
+      return { ...sum, unreadPartitions: partitions - read.size };
     },
     async publish(survey: Survey): Promise<void> {
       await command(SURVEY, (redis) => redis.set(SURVEY, JSON.stringify(survey), "PX", SURVEY_LIFETIME_MS));
@@ -120,22 +122,18 @@ function createOccupied() {
 type OpenLists = ReturnType<typeof listsOfOpenRequests>;
 
 async function surveyOf(run: Run, lists: OpenLists): Promise<OpenRequests> {
-  const result = emptySurvey(0);
+  const sum = emptySurvey(0);
   const most = Math.max(LOOKED_AT_OF_LIST, Math.floor(LOOKED_AT_MAX / lists.length));
-  for (const { list, partition } of lists) await look(run, { partition, list, most }, result);
-  return result;
+  for (const { list, partition } of lists) add(sum, await look(run, { partition, list, most }));
+  return sum;
 }
 
-function sumOf(parts: readonly OpenRequests[], atMs: number): OpenRequests {
-  const sum = emptySurvey(atMs);
-  for (const { open, oldestMs, overdueMs } of parts) {
-    sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
-    for (const state of OPEN_STATES) {
-      sum.oldestMs[state] = Math.max(sum.oldestMs[state], oldestMs[state]);
-      for (const age of AGES.keys()) sum.open[state][age]! += open[state][age]!;
-    }
+function add(sum: OpenRequests, { open, oldestMs, overdueMs }: Omit<OpenRequests, "atMs">): void {
+  sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
+  for (const state of OPEN_STATES) {
+    sum.oldestMs[state] = Math.max(sum.oldestMs[state], oldestMs[state]);
+    for (const age of AGES.keys()) sum.open[state][age]! += open[state][age]!;
   }
-  return sum;
 }
 
 const emptySurvey = (atMs: number): OpenRequests => ({
@@ -149,28 +147,20 @@ const emptySurvey = (atMs: number): OpenRequests => ({
 async function look(
   run: Run,
   { partition, list, most }: { partition: number; list: DueList; most: number },
-  result: OpenRequests,
-): Promise<void> {
+): Promise<OpenRequests> {
   const atATime = Math.min(AT_A_TIME, Math.ceil(most / PLACES));
-  const counts = { held: AGES.map(() => 0), bound: AGES.map(() => 0) };
+  const seen = emptySurvey(0);
   let total = 1;
   let lookedAt = 0;
   for (let first = 0; first < total && lookedAt < most; ) {
     const found = await run(survey, { list, partition, first, most: atATime });
-    result.overdueMs = Math.max(result.overdueMs, found.nowMs - found.dueAtMs);
-    for (const state of OPEN_STATES) {
-      result.oldestMs[state] = Math.max(result.oldestMs[state], found.oldestMs[state]);
-      for (const age of AGES.keys()) counts[state][age]! += found.open[state][age]!;
-    }
+    add(seen, { ...found, overdueMs: found.nowMs - found.dueAtMs });
     if (found.seen === 0) break;
     total = found.total;
     lookedAt += found.seen;
     // Evenly over a longer list.
     first += Math.max(atATime, Math.floor((total * atATime) / most));
   }
-  for (const state of OPEN_STATES) {
-    for (const age of AGES.keys()) {
-      result.open[state][age]! += (counts[state][age]! * total) / Math.max(1, lookedAt);
-    }
-  }
+  const ofAll = (counts: readonly number[]) => counts.map((count) => (count * total) / Math.max(1, lookedAt));
+  return { ...seen, open: { held: ofAll(seen.open.held), bound: ofAll(seen.open.bound) } };
 }

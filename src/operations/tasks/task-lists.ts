@@ -13,7 +13,7 @@ import { kindOf, type LedgerEntry, RECLAIM } from "../../records/ledger-entries.
 import { accountNames, dueRange, partitionNames, requestName } from "../../records/names.ts";
 import { type RequestRecord, requestOf } from "../../records/records.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { many } from "../../redis/pipelines.ts";
+import { many, membersOf, pairsOf } from "../../redis/pipelines.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
@@ -110,10 +110,8 @@ async function listedTasks(source: Source, from: ListPosition, most: number): Pr
       ...([name, next.score, to, "BYSCORE", "LIMIT", next.times, SLICE, "WITHSCORES"] as const),
     );
     if (flat.length === 0) return { tasks, next: undefined };
-    const ids = flat.filter((_, at) => at % 2 === 0);
-    const records = await readRecords(redis, partition, ids);
-    for (const [at, requestId] of ids.entries()) {
-      const score = flat[2 * at + 1]!;
+    const records = await readRecords(redis, partition, membersOf(flat));
+    for (const [requestId, score] of pairsOf(flat)) {
       next = { ...next, score, times: score === next.score ? next.times + 1 : 1 };
       const task = taskView(requestId, records.get(requestId));
       const isOfList = from.of === "done" ? task?.status === "void" : task?.status === OPEN_STATUS[from.of];

@@ -14,7 +14,7 @@ import { endpointNames, eventName } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { randomId } from "../../records/random-ids.ts";
 import type { RedisNodes } from "../../redis/nodes.ts";
-import { many, membersOf } from "../../redis/pipelines.ts";
+import { many, membersOf, pairsOf } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { queueDelivery } from "../../scripts/webhooks.ts";
@@ -161,9 +161,8 @@ async function deliveriesAfter(
     rank === null
       ? await redis.zrevrangebyscore(deliveries, `(${atMs}`, "-inf", "WITHSCORES", "LIMIT", 0, READ_AT_ONCE)
       : await redis.zrevrange(deliveries, rank + 1, rank + READ_AT_ONCE, "WITHSCORES");
-  const ids = membersOf(flat);
-  const found = await readDeliveries(nodes, endpoint, ids);
-  return ids.map((id, at) => ({ position: `${flat[2 * at + 1]} ${id}`, delivery: found[at] }));
+  const found = await readDeliveries(nodes, endpoint, membersOf(flat));
+  return pairsOf(flat).map(([id, score], at) => ({ position: `${score} ${id}`, delivery: found[at] }));
 }
 
 async function readDeliveries(

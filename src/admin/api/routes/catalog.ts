@@ -56,9 +56,9 @@ export const catalogRoutes = [
     summary: "List credit packages",
     description: "Names for `package` of a grant.",
     answers: { 200: { description: "Packages.", schema: listOf(Package) } },
-    run: async (_call, { packages }) =>
+    run: async (_call, { config }) =>
       page(
-        Object.entries(packages()).map(([name, { credits, price = null, currency = null }]) => ({
+        Object.entries(config().packages).map(([name, { credits, price = null, currency = null }]) => ({
           ...{ package: name, credits, price, currency },
         })),
       ),
@@ -80,8 +80,8 @@ export const catalogRoutes = [
     summary: "List tiers",
     description: "Limits of keys that have none of their own; and tiers of keys that have no such limits.",
     answers: { 200: { description: "Tiers.", schema: Tiers } },
-    async run({ grantee }, { tiers, tierCounts }) {
-      const inForce = tiers();
+    async run({ grantee }, { config, tierCounts }) {
+      const inForce = config().tiers;
       const keys = grantee.accounts ? undefined : tierCounts()?.keys;
       const data = Object.entries(inForce).map(([tier, { shadow = [], deprecated = false, ...limits }]) => ({
         tier,

@@ -57,7 +57,7 @@ export const grantOfCredits = operation("POST /accounts/{account}/grants", {
   refusals: [409],
   async operate(nodes, { params, body, actor }, settings) {
     const { reference, ...terms } = body;
-    const { amount, ...notes } = readGrant(settings.packages(), terms);
+    const { amount, ...notes } = readGrant(settings.config().packages, terms);
     const { readArchived } = settings.lookUps;
     const account = params.account!;
     return {

@@ -30,9 +30,13 @@ interface Shown {
   secret?: string | undefined;
 }
 
-const answer = ({ key, secret }: Shown, _: unknown, { tiers }: Pick<OperationSettings, "tiers">): Answer => ({
+const answer = (
+  { key, secret }: Shown,
+  _: unknown,
+  { config }: Pick<OperationSettings, "config">,
+): Answer => ({
   status: secret === undefined ? 200 : 201,
-  body: keyShown(key, tiers(), secret),
+  body: keyShown(key, config().tiers, secret),
   revision: key.revision,
 });
 
@@ -70,13 +74,13 @@ const creationOfKey = operation("POST /accounts/{account}/keys", {
     201: { description: "The key, with the key itself.", schema: Key },
   },
   refusals: [409],
-  async operate(nodes, { params, body, idempotencyKey, actor }, { tiers, bounds }) {
+  async operate(nodes, { params, body, idempotencyKey, actor }, { config, bounds }) {
     const options = {
       ...optionsOf(params.account!, body),
       idempotencyKey: idempotencyKey!,
       keysMax: bounds().keysPerAccount,
     };
-    const requireNew = () => requireNewKeysTier(tiers, body.tier);
+    const requireNew = () => requireNewKeysTier(() => config().tiers, body.tier);
     const { key: secret, keyId } = await issueKeyOnce(nodes, options, actor, requireNew);
     return { secret, key: await keyOf(nodes, { params: { ...params, key: keyId } }) };
   },
@@ -95,13 +99,13 @@ const importOfKey = operation("POST /accounts/{account}/keys/import", {
     201: { description: "The key.", schema: Key },
   },
   refusals: [409],
-  async operate(nodes, { params, body, actor }, { tiers, bounds }) {
+  async operate(nodes, { params, body, actor }, { config, bounds }) {
     const options = {
       ...optionsOf(params.account!, body),
       token: body.key,
       keysMax: bounds().keysPerAccount,
     };
-    const requireNew = () => requireNewKeysTier(tiers, body.tier);
+    const requireNew = () => requireNewKeysTier(() => config().tiers, body.tier);
     const { keyId, isNew } = await importKey(nodes, options, actor, requireNew);
     return { isNew, key: await keyOf(nodes, { params: { ...params, key: keyId } }) };
   },
@@ -120,9 +124,9 @@ const listOfKeys = operation("GET /accounts/{account}/keys", {
   answers: { 200: { description: "Keys, without the keys themselves.", schema: t.pageOf(Key) } },
   operate: (nodes, { params, query: { cursor, limit = t.LIMIT_DEFAULT } }) =>
     listKeys(nodes, params.account!, { cursor, limit }),
-  answer: ({ keys, next }, _, { tiers }) =>
+  answer: ({ keys, next }, _, { config }) =>
     page(
-      keys.map((key) => keyShown(key, tiers())),
+      keys.map((key) => keyShown(key, config().tiers)),
       next,
     ),
 });
@@ -167,12 +171,12 @@ export const changeOfKey = operation("PATCH /accounts/{account}/keys/{key}", {
   takesIfMatch: true,
   answers: { 200: { description: "The key as it is now.", schema: Key } },
   refusals: [409, 412],
-  async operate(nodes, call, { tiers }) {
+  async operate(nodes, call, { config }) {
     const { body, ifRevisions, actor } = call;
     const key = await keyOf(nodes, call);
     // The tier that the key has is not checked, so it is not written either: another call may have moved the key meanwhile.
     const tier = body.tier === key.tier ? undefined : body.tier;
-    requireNewKeysTier(tiers, tier);
+    requireNewKeysTier(() => config().tiers, tier);
     const changes = {
       ...{ tier, label: body.label },
       limits: limitsIn(body),

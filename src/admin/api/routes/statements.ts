@@ -1,6 +1,5 @@
-import { sumOfMoney } from "../../../domain/money.ts";
 import { csvLine } from "../../../domain/operator-texts.ts";
-import { salesOf } from "../../../ledger/sales.ts";
+import { amountsPaid, salesOf } from "../../../ledger/sales.ts";
 import { STATEMENT_NUMBERS } from "../../../ledger/statement-sums.ts";
 import { type AccountStatement, pageStatements, readStatement } from "../../../ledger/statements.ts";
 import { totalStatement } from "../../../ledger/total-statement.ts";
@@ -63,12 +62,8 @@ const salesOfMonth = operation("GET /sales", {
     const lines = rows.map((row) =>
       csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name]), source, since]),
     );
-    const paid = sales.flatMap(({ amountPaid: amount, currency }) =>
-      amount === undefined ? [] : [{ amount, currency }],
-    );
-    const amounts_paid = sumOfMoney(paid);
     return {
-      ...page(rows, undefined, { amounts_paid, source, sinceMs, unread: away }),
+      ...page(rows, undefined, { amounts_paid: amountsPaid(sales), source, sinceMs, unread: away }),
       csv: { text: `month,${SALE_COLUMNS.join(",")},source,since\r\n${lines.join("")}`, unread: away },
     };
   },

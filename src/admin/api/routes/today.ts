@@ -1,6 +1,6 @@
-import { type Static, Type } from "typebox";
+import type { Static } from "typebox";
 import { listKeys } from "../../../operations/accounts/account-lists.ts";
-import { readAccount } from "../../../operations/accounts/accounts.ts";
+import { requireAccount } from "../../../operations/accounts/accounts.ts";
 import { pageRefusals, startOfDayMs, topRefusals } from "../../../operations/accounts/refusals.ts";
 import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/operator-keys.ts";
 import { withLabels } from "../../../operations/labels.ts";
@@ -25,9 +25,9 @@ const OPEN_SHOWN_MAX = 100;
 /** Several operators who look at the same view cost one read. */
 const SHARED_MS = 3000;
 
-const readTopKeys = shared(SHARED_MS, ({ session, tiers }: Services, most: number) =>
+const readTopKeys = shared(SHARED_MS, ({ session, config }: Services, most: number) =>
   session.run(async (nodes) => {
-    const top = await topKeysByUse(nodes, tiers(), most);
+    const top = await topKeysByUse(nodes, config().tiers, most);
     return { ...top, keys: await withLabels(nodes, top.keys, ({ accountId }) => accountId) };
   }),
 );
@@ -79,14 +79,7 @@ const openRequests = route("GET /open-requests", {
   summary: "List holds and tasks that have been open for long",
   description: "The oldest 100. At most 20,000 are looked at; `complete` says whether that was all.",
   query: t.object({
-    older_than_seconds: t.optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: 31_536_000,
-        default: 0,
-        description: "Open for at least so long.",
-      }),
-    ),
+    older_than_seconds: t.wholeOr(0, 0, 31_536_000, "Open for at least so long."),
   }),
   answers: { 200: { description: "Open requests, oldest first.", schema: OpenRequests } },
   async run({ query, grantee }, services) {
@@ -117,8 +110,9 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
   async operate(nodes, { params, query }) {
     const { key_id: keyId, cursor, limit = t.LIMIT_DEFAULT } = query;
     const filter = { keyId, ...periodOf(query) };
-    const { accountId, partition } = await readAccount(nodes, params.account!);
-    const nowMs = await storeNowMs(nodes.of(partition));
+    const accountId = params.account!;
+    const { redis } = await requireAccount(nodes, accountId);
+    const nowMs = await storeNowMs(redis);
     const found = await pageRefusals(nodes, accountId, nowMs, filter, { cursor, limit });
     return { ...found, hours: await withLabels(nodes, found.hours, () => accountId) };
   },
@@ -137,14 +131,7 @@ const refusalsOfAccount = operation("GET /accounts/{account}/refusals", {
 const UseQuery = t.object({
   key_id: t.optional(t.upTo(200, "Of this key only; without `cursor` and `limit`.")),
   cursor: t.paging.cursor,
-  limit: t.optional(
-    Type.Integer({
-      minimum: 1,
-      maximum: USES_SHOWN_MAX,
-      default: USES_SHOWN_MAX,
-      description: "Keys, at most.",
-    }),
-  ),
+  limit: t.wholeOr(USES_SHOWN_MAX, 1, USES_SHOWN_MAX, "Keys, at most."),
 });
 
 const useOfLimits = operation("GET /accounts/{account}/use", {
@@ -156,11 +143,12 @@ const useOfLimits = operation("GET /accounts/{account}/use", {
     "Of the account's own limits, and of those of its keys in the pages of the list of keys: the same `cursor` and `limit` are of the same keys. Where the account leaves a key less, the key's window and slots are the account's, as in the headers of its answers.",
   query: UseQuery,
   answers: { 200: { description: "What is used, and of what.", schema: AccountUse } },
-  async operate(nodes, { params, query }, { tiers }) {
+  async operate(nodes, { params, query }, { config }) {
     requireOneChoice(query);
-    const { accountId, partition } = await readAccount(nodes, params.account!);
+    const accountId = params.account!;
+    const { partition } = await requireAccount(nodes, accountId);
     const { keyIds, next } = await keyIdsOf(nodes, accountId, query);
-    const keys = await usesOfKeys(nodes, partition, keyIds, tiers());
+    const keys = await usesOfKeys(nodes, partition, keyIds, config().tiers);
     return { account: await useOfAccount(nodes, partition, accountId), keys, next };
   },
   answer: ({ account, keys, next }) => ({

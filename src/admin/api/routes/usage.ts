@@ -73,12 +73,7 @@ export const usageRoutes = [
       "By UTC day, endpoint and key, about a second behind. A page may have fewer rows than `limit` and still a next one, where `day` is the first group. From the archive where there is one, else from Redis, which keeps it for 400 days.",
     query: t.object({
       cursor: t.paging.cursor,
-      limit: t.optional(
-        Type.Integer({
-          ...{ minimum: 1, maximum: ROWS_MAX, default: ROWS_MAX },
-          description: "Rows of a page, at most.",
-        }),
-      ),
+      limit: t.wholeOr(ROWS_MAX, 1, ROWS_MAX, "Rows of a page, at most."),
       ...days,
       group_by: groupBy("`day`, `endpoint` and `key`", "day,endpoint"),
       key_id: t.filter(64, "Of this key only; with `key` in `group_by`."),

@@ -60,9 +60,9 @@ export const unreadNote = ({ unread }) =>
 export const button = (label, press, props = {}) =>
   html`<button type="button" onClick=${press} ...${props}>${label}</button>`;
 
-/** The view is read anew where it was done. @param {string} label @param {() => Promise<boolean>} ask @param {() => void} again @param {string} [kind] */
-export const asking = (label, ask, again, kind) =>
-  button(label, () => void ask().then((done) => done && again()), { class: kind });
+/** The view is read anew where it was done. @param {string} label @param {() => Promise<boolean>} ask @param {() => void} again @param {string} [kind] @param {string} [said] what is said of the button where its label is not enough */
+export const asking = (label, ask, again, kind, said) =>
+  button(label, () => void ask().then((done) => done && again()), { class: kind, "aria-label": said });
 
 /** The buttons of a view; none where nothing may be done. @param {Content[]} buttons */
 export const actions = (...buttons) => buttons.some(Boolean) && html`<p class="actions">${buttons}</p>`;

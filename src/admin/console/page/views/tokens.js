@@ -1,7 +1,7 @@
 import { createToken, ownScopes, revokeToken } from "../api.js";
 import { asks } from "../asks.js";
 import { ask } from "../dialogs.js";
-import { actions, asking, badge, button, code, heading, html, link, moment } from "../dom.js";
+import { actions, asking, badge, code, heading, html, link, moment } from "../dom.js";
 import { given, momentOrNull, required } from "../fields.js";
 import { hrefTo } from "../location.js";
 import { pagedTable } from "../table.js";
@@ -10,12 +10,10 @@ import { pagedTable } from "../table.js";
 export async function showTokens({ place, again }) {
   const tokenId = place.query.get("token_id");
   const page = await asks.tokens(place).page;
-  const revoke = (/** @type {Token} */ one) => {
-    const press = () => void askRevokeToken(one).then((done) => done && again());
-    return tokenState(one) === "active"
-      ? button("Revoke …", press, { "aria-label": `Revoke token ${one.label}` })
+  const revoke = (/** @type {Token} */ one) =>
+    tokenState(one) === "active"
+      ? asking("Revoke …", () => askRevokeToken(one), again, undefined, `Revoke token ${one.label}`)
       : "";
-  };
   return [
     heading("Tokens", again),
     actions(

@@ -13,7 +13,6 @@ import {
   actions,
   asking,
   badge,
-  button,
   code,
   factList,
   heading,
@@ -149,12 +148,10 @@ const deliveriesPart = (endpoint, listing, again) =>
 
 /** @param {Target} endpoint @param {Awaited<Listing>} page @param {() => void} again */
 function deliveriesPage(endpoint, page, again) {
-  const redeliverCell = (/** @type {Delivery} */ delivery) => {
-    const press = () => void askRedeliver(endpoint, delivery).then((done) => done && again());
-    return endpoint.status === "enabled"
-      ? button("Redeliver …", press, { "aria-label": `Redeliver ${delivery.id}` })
+  const redeliverCell = (/** @type {Delivery} */ one) =>
+    endpoint.status === "enabled"
+      ? asking("Redeliver …", () => askRedeliver(endpoint, one), again, undefined, `Redeliver ${one.id}`)
       : "";
-  };
   return pagedTable(
     "Deliveries (UTC)",
     [
