@@ -8,19 +8,23 @@ import { account, suspend } from "../../src/scripts/accounts.ts";
 import { change, expiring, issue, type ReplacedKey, revoke } from "../../src/scripts/keys.ts";
 import type { Script } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
-import { createStage, openConnection, randomId, type Stage, type TestConnection } from "../support/store.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { createStage, randomId, type Stage, type TestConnection } from "../support/store.ts";
 import { EVENT_MUTANTS, inShare, plant } from "./mutants.ts";
 
 // Events beside those of tasks: written by the script that makes them come true.
 
 const DAY_MS = 86_400_000;
 
+let server: OwnStore;
 let connection: TestConnection;
 let stage: Stage;
 beforeAll(async () => {
-  connection = await openConnection();
+  // Its own, since `eventNames` looks at every name that there is.
+  server = await openOwnStore();
+  connection = server.connection;
 });
-afterAll(() => connection.close());
+afterAll(() => server?.stop());
 beforeEach(() => {
   stage = createStage(connection);
 });

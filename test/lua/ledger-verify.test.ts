@@ -19,6 +19,7 @@ import { partitionsOf } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { ENTRIES_AT_ONCE } from "../../src/scripts/ledger.ts";
 import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";
+import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import {
   createStage,
   openConnection,
@@ -32,11 +33,14 @@ import { changeCounters, readCounters, setKeyFields } from "../support/stored-re
 import { changeRequest } from "../support/stored-requests.ts";
 import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
 
+let server: OwnStore;
 let connection: TestConnection;
 beforeAll(async () => {
-  connection = await openConnection();
+  // Its own, since `verifyLedger` looks at every request that there is.
+  server = await openOwnStore(64);
+  connection = server.connection;
 });
-afterAll(() => connection.close());
+afterAll(() => server?.stop());
 
 const MINUTE_MS = 60_000;
 const RUN = { step: async () => {} };
@@ -640,7 +644,7 @@ test("a ledger that moves while it is read is never called wrong", async () => {
   };
   await setKeyFields(ledger.redis, key.names.key, { rate_limit: 1_000_000, daily_limit: 1_000_000 });
   await setKeyFields(ledger.redis, other.names.key, { rate_limit: 1_000_000, daily_limit: 1_000_000 });
-  const reader = await openConnection();
+  const reader = await openConnection(server.url);
   const traffic = [live(key), live(key), live(other), live(other)];
   try {
     const enoughMs = performance.now() + 5000;
@@ -690,7 +694,7 @@ test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async
   // As many fields as it has references would hide the mistake.
   await redis.hset(key.names.account, "spare", "");
   const folder = await plant(mutant);
-  const reader = await openConnection();
+  const reader = await openConnection(server.url);
   try {
     Object.assign(scriptsOf(reader.redis), createScriptRunner(reader.redis, { folder }));
     const { violations } = await verifyLedger(oneNode(reader.redis), { accountIds: [accountId] });
