@@ -173,8 +173,9 @@ export const USAGE = Type.Object(
     from: utcDay("The first UTC day."),
     to: utcDay("The last UTC day, itself included."),
     group_by: Type.Enum(["day", "endpoint", "key"]),
-    since: Type.Union([time("What was before this moment is not counted."), Type.Null()], {
-      description: "Null if all that was asked for is counted.",
+    since: Type.Union([time("Charges and refunds before this moment are not counted."), Type.Null()], {
+      description:
+        "Null if all charges and refunds that were asked for are counted. Tasks that ended before the operator restored a lost store are not.",
     }),
     rows: Type.Array(USAGE_ROW),
   },
