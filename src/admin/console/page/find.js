@@ -26,7 +26,7 @@ function close() {
   render(null, byId("found"));
 }
 
-/** What was searched for is no business of whoever signs in next. */
+/** Whoever signs in next does not see a search of the one before. */
 export function closeSearch() {
   close();
   field().value = "";
@@ -40,7 +40,7 @@ async function look() {
   if (q.length < LETTERS_MIN) return render(null, byId("found"));
   const answer = await search(q).catch((error) => ({ error }));
   if (mine !== typed) return;
-  // What was found before is not of what is typed now.
+  // Results of the words before do not belong to the words typed now.
   if ("error" in answer) return tellOfNone(capitalized(wordsOf(answer.error)));
   const { data, complete } = answer;
   const rest = data.length > SHOWN_MAX || !complete;

@@ -241,7 +241,7 @@ addEventListener("hashchange", () => {
   say("");
   void show();
 });
-// What a button needs could not be read.
+// A button could not read all that it needs.
 addEventListener("unhandledrejection", ({ reason }) => {
   if (byId("sign-in").hidden) say(capitalized(wordsOf(reason)));
 });

@@ -228,7 +228,7 @@ class Figures extends Component {
     this.samples = undefined;
     try {
       const live = await (ahead ?? readLive(after));
-      // What is told after the view was left is not of the next one.
+      // An answer that comes after the view was left does not belong to the next one.
       if (this.props.signal.aborted) return;
       showGateway(live);
       this.setState({ live, trouble: undefined, history: paused ? history : appended(history, live) });
