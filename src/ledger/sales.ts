@@ -62,7 +62,7 @@ export async function salesOf(
   return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
 }
 
-/** What was paid for these, by currency. */
+/** Amounts that customers paid for these sales, by currency. */
 export const amountsPaid = (sales: readonly Sale[]): Record<string, string> =>
   sumOfMoney(
     sales.flatMap(({ amountPaid: amount, currency }) => (amount === undefined ? [] : [{ amount, currency }])),
