@@ -110,7 +110,7 @@ export async function givenGateway(
   };
 }
 
-/** Read once per process: to read the default file takes more CPU than all else that a gateway does to start. */
+/** Read once per process: that is a third of what it takes to start a gateway. */
 let defaults: Loaded | undefined;
 
 /** The defaults as a gateway reads them with these addresses in its environment. */
