@@ -3,6 +3,7 @@ import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import type { Customer } from "../fault/client.ts";
 import type { Fleet } from "../fault/fleet.ts";
+import { programOf } from "../fault/gateways.ts";
 import { createRandom, type Random, seedFor } from "../fault/random.ts";
 import { childEnv } from "../support/child-env.ts";
 
@@ -110,7 +111,7 @@ function runCommand(
     REDIS_URL: redisUrl,
     TOLLGATE_CONFIG: join(root, "config/tollgate.yaml"),
   };
-  const command = [join(root, "src/cli.ts"), ...args, "--json"];
+  const command = [programOf(root, "cli"), ...args, "--json"];
   return new Promise((resolve) => {
     execFile(
       process.execPath,

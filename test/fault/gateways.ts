@@ -83,10 +83,10 @@ const configFile = (folder: string, name: string): string => join(folder, `${nam
 
 export const logFileOf = (folder: string, name: string): string => join(folder, "logs", `${name}.ndjson`);
 
-/** The file that starts a gateway of a copy: of its bundle, if it has one. */
-function mainOf(root: string): string {
-  const bundle = join(root, "dist/src/main.js");
-  return existsSync(bundle) ? bundle : join(root, "src/main.ts");
+/** The file that starts a gateway of a copy, or its command line: of its bundle, if it has one. */
+export function programOf(root: string, name: "main" | "cli"): string {
+  const bundle = join(root, `dist/src/${name}.js`);
+  return existsSync(bundle) ? bundle : join(root, `src/${name}.ts`);
 }
 
 /**
@@ -110,7 +110,7 @@ export async function startGateway(options: {
   mkdirSync(join(folder, "logs"), { recursive: true });
   const logFile = options.log ?? logFileOf(folder, name);
   const log = openSync(logFile, "w");
-  const child = await startChild(process.execPath, [mainOf(root)], {
+  const child = await startChild(process.execPath, [programOf(root, "main")], {
     cwd: folder,
     env: {
       ...childEnv(),

@@ -42,8 +42,8 @@ export function copySources(from: string, folder: string, patches: readonly Patc
 }
 
 /**
- * Bundles a copy, as the image is built: its gateways then start with half of the CPU, and dozens of them are killed. Other
- * programs of the copy run its sources.
+ * Bundles a copy, as the image is built: its gateways, dozens of which are killed, then start with half of the CPU, and its
+ * command line with a quarter.
  */
 export async function bundleSources(root: string): Promise<void> {
   cpSync(join(ROOT, "tools/bundle.ts"), join(root, "tools/bundle.ts"));

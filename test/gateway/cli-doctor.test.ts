@@ -10,7 +10,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { dueFrom, META, partitionNames, requestName } from "../../src/records/names.ts";
 import { type Generator, selfSignedCertificate, startGenerator } from "../../src/sandbox/generator/server.ts";
 import { upstreamTag } from "../../src/upstream/task-route.ts";
-import { CLI, cliEnv, json, ROOT, runHere } from "../support/cli.ts";
+import { cliEnv, cliFile, json, ROOT, runHere } from "../support/cli.ts";
 import { givenGateway } from "../support/gateway.ts";
 import { randomId } from "../support/store.ts";
 import { givenRedis } from "../support/store-stage.ts";
@@ -316,7 +316,7 @@ describe("config and doctor", () => {
       const file = await configFile({ store: { journal } });
       const { stdout } = spawnSync(
         "sh",
-        ["-c", 'ulimit -S -f 0; exec "$0" "$@"', process.execPath, CLI, "doctor", "--json"],
+        ["-c", 'ulimit -S -f 0; exec "$0" "$@"', process.execPath, cliFile(), "doctor", "--json"],
         { cwd: ROOT, encoding: "utf8", env: cliEnv({ ...env, TOLLGATE_CONFIG: file }) },
       );
       const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
@@ -386,7 +386,7 @@ describe("config and doctor", () => {
     test("warns of few descriptors", () => {
       const { stdout } = spawnSync(
         "sh",
-        ["-c", 'ulimit -n 512; exec "$0" "$@"', process.execPath, CLI, "doctor", "--json"],
+        ["-c", 'ulimit -n 512; exec "$0" "$@"', process.execPath, cliFile(), "doctor", "--json"],
         { cwd: ROOT, encoding: "utf8", env: cliEnv({ ...env, ADMIN_PORT: "1" }) },
       );
       // Nothing answers there: a gateway of this machine would be asked for its own.

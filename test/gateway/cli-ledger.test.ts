@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { storeNowMs } from "../../src/redis/server-info.ts";
 import { addMoney } from "../support/account-money.ts";
-import { CLI, cliEnv, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
+import { cliEnv, cliFile, givenCliAccount, json, ROOT, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenKey, givenRedis } from "../support/store-stage.ts";
@@ -93,7 +93,7 @@ describe("ledger", () => {
   test("export ends quietly when its reader leaves", async () => {
     const { accountId, stage, ref } = await givenCliAccount(connection);
     await Promise.all(times(2500, (at) => stage.recharge(ref, 1, `order-${at}`)));
-    const child = spawn(process.execPath, [CLI, "ledger", "export", "--account", accountId], {
+    const child = spawn(process.execPath, [cliFile(), "ledger", "export", "--account", accountId], {
       cwd: ROOT,
       env: cliEnv(),
     });
@@ -158,7 +158,11 @@ describe("ledger export to a file with a cursor file", () => {
   test("killed at any moment, each entry is there once after the next run", async () => {
     const { args, read, output, cursorFile } = await givenExport(3000);
     for (let kills = 0; kills < 2; kills++) {
-      const child = spawn(process.execPath, [CLI, ...args], { cwd: ROOT, env: cliEnv(), stdio: "ignore" });
+      const child = spawn(process.execPath, [cliFile(), ...args], {
+        cwd: ROOT,
+        env: cliEnv(),
+        stdio: "ignore",
+      });
       // Somewhere between its first page and its end: the file is longer than before.
       const before = (await stat(output).catch(() => undefined))?.size ?? 0;
       const exited = once(child, "exit");

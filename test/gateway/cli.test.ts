@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { promisify } from "node:util";
 import { describe, expect, test } from "vitest";
-import { CLI, cliEnv, json, refusal, runHere, runProcess } from "../support/cli.ts";
+import { cliEnv, cliFile, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { randomId } from "../support/store.ts";
 
 describe("the command line itself", () => {
@@ -21,7 +21,7 @@ describe("the command line itself", () => {
   });
 
   test("an answer that cannot be written is said: what was asked for may be done", async () => {
-    const line = `"${process.execPath}" "${CLI}" keys list --json > /dev/full`;
+    const line = `"${process.execPath}" "${cliFile()}" keys list --json > /dev/full`;
     const ended = promisify(execFile)("sh", ["-c", line], { env: cliEnv() });
     await expect(ended).rejects.toMatchObject({
       code: 1,

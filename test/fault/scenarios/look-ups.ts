@@ -21,6 +21,7 @@ import { addMoney } from "../../support/account-money.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { startPostgres } from "../../support/postgres-server.ts";
 import { type Customer, generate } from "../client.ts";
+import { programOf } from "../gateways.ts";
 import type { ByHand, ClientEvent, History } from "../history.ts";
 import { countOpen } from "../snapshot.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
@@ -242,7 +243,7 @@ async function commandLine(world: World, archiveUrl: string, words: readonly str
     REDIS_URL: `redis://127.0.0.1:${world.server.port}`,
     ARCHIVE_URL: archiveUrl,
   };
-  return run(process.execPath, [join(root, "src/cli.ts"), ...words], { cwd, env }).then(
+  return run(process.execPath, [programOf(root, "cli"), ...words], { cwd, env }).then(
     ({ stdout }) => (JSON.parse(stdout) as { outcome: string }).outcome,
     ({ stderr = "" }: { stderr?: string }) =>
       stderr.includes("nothing is changed: ")

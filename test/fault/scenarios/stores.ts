@@ -8,7 +8,7 @@ import { startRedis } from "../../../src/sandbox/redis.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { type Customer, generate } from "../client.ts";
 import { settlementsWaiting } from "../fleet.ts";
-import { isReady } from "../gateways.ts";
+import { isReady, programOf } from "../gateways.ts";
 import type { History } from "../history.ts";
 import { readStore } from "../snapshot.ts";
 import { createWorld, eventually, type RunOptions, type World } from "../world.ts";
@@ -171,7 +171,7 @@ async function refuseNotPersistent(world: World): Promise<void> {
 /** What an operator does. */
 async function accept(world: World, port: number): Promise<string> {
   const { root, folder } = world.options;
-  const args = [join(root, "src/cli.ts"), "store", "accept", "--json"];
+  const args = [programOf(root, "cli"), "store", "accept", "--json"];
   const env = {
     ...childEnv(),
     REDIS_URL: `redis://127.0.0.1:${port}`,
