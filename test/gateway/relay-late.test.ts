@@ -66,7 +66,7 @@ test("its callback charges it again, once, and it is completed from then on", as
     reason: "completed_late",
     task_id: task.taskId,
   });
-  const verified = await runHere(["ledger", "verify", "--json"]);
+  const verified = await runHere(["ledger", "verify", "--account", key.accountId, "--json"]);
   const { violations } = JSON.parse(verified.stdout);
   expect(violations.filter((found: { account_id: string }) => found.account_id === key.accountId)).toEqual(
     [],
