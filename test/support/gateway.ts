@@ -3,7 +3,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Redis } from "ioredis";
 import { expect, inject } from "vitest";
-import { type Config, readConfig, requireLoaded } from "../../src/config/config.ts";
+import { type Config, type Loaded, readConfig, requireLoaded } from "../../src/config/config.ts";
+import { toConfig } from "../../src/config/runtime-config.ts";
 import { parseRedisAddress } from "../../src/domain/redis-address.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { startGateway } from "../../src/process/start-gateway.ts";
@@ -56,8 +57,7 @@ export async function givenGateway(
   const redisUrl = options.redisUrl ?? inject("redisUrl");
   const generator = options.generator ?? (await startGenerator());
   if (options.behaviour) generator.behave(options.behaviour);
-  const env = { HOST: "127.0.0.1", REDIS_URL: redisUrl, UPSTREAM_URL: options.upstreamUrl ?? generator.url };
-  const loaded = requireLoaded(readConfig({ env: { ...env, UPSTREAM_API_KEY: "upstream-secret" } }));
+  const loaded = defaultsWith(redisUrl, options.upstreamUrl ?? generator.url);
   const quiet = {
     server: { port: 0, drainDelayMs: 0 },
     admin: { port: 0 },
@@ -108,6 +108,26 @@ export async function givenGateway(
       if (!options.generator) await generator.stop();
     },
   };
+}
+
+/** Read once per process: that is a third of what it takes to start a gateway. */
+let defaults: Loaded | undefined;
+
+/** The defaults as a gateway reads them with these addresses in its environment. */
+function defaultsWith(redisUrl: string, upstreamUrl: string): Loaded {
+  const env = {
+    ...{ HOST: "127.0.0.1", REDIS_URL: redisUrl },
+    ...{ UPSTREAM_URL: upstreamUrl, UPSTREAM_API_KEY: "upstream-secret" },
+  };
+  defaults ??= requireLoaded(readConfig({ env }));
+  const { store, upstream } = defaults.settings;
+  const settings = {
+    ...defaults.settings,
+    store: { ...store, redis_url: redisUrl },
+    upstream: { ...upstream, url: upstreamUrl },
+  };
+  const config = toConfig(settings, defaults.extras);
+  return { ...defaults, settings, config, source: { ...defaults.source, env } };
 }
 
 /** Sends one request; a plain object as body goes as JSON, a string as it is. */
