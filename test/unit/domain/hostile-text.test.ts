@@ -175,11 +175,13 @@ const CHARS_MAX = 1 << 17;
 /** Reading as much takes some ms; with the square of the length it would take 10 s and more. */
 const CPU_MS_MAX = 1000;
 
-// Guarantee: whatever is sent, reading it takes time in proportion to its length. The length doubles from a few
-// characters on, so that a reader that takes its square, or powers of two, is found out while the test can still end.
+/** From a few on, so that a reader that takes powers of two, or the third power, is found out while the test can still end. */
+const LENGTHS = [16, 32, 64, 128, 256, 512, 1024, 4096, 16_384, CHARS_MAX];
+
+// Guarantee: whatever is sent, reading it takes time in proportion to its length.
 test.each(Object.entries(READERS))("%s takes time in proportion to its text", (_, read) => {
   for (const piece of PIECES) {
-    for (let chars = 16; chars <= CHARS_MAX; chars *= 2) {
+    for (const chars of LENGTHS) {
       const text = piece.repeat(Math.ceil(chars / piece.length));
       const before = process.threadCpuUsage();
       read(text);
