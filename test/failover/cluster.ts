@@ -90,10 +90,14 @@ async function join(nodes: readonly RedisNode[], ports: readonly Ports[]): Promi
   await Promise.all(
     ranges.map(([first, last], at) => nodes[at]!.client.cluster("ADDSLOTSRANGE", first, last)),
   );
-  for (const { announced, announcedBus } of ports.slice(1)) {
-    await nodes[0]!.client.call("CLUSTER", "MEET", "127.0.0.1", announced, announcedBus);
-  }
+  let askedMs = Number.NEGATIVE_INFINITY;
   await waitFor("all nodes to know each other", HEALTHY_TIMEOUT_MS, async () => {
+    // Again: a node drops a handshake that takes more than a second, as it may on a busy machine.
+    if (performance.now() - askedMs > 2000) {
+      askedMs = performance.now();
+      for (const { announced, announcedBus } of ports.slice(1))
+        await nodes[0]!.client.call("CLUSTER", "MEET", "127.0.0.1", announced, announcedBus);
+    }
     const views = await Promise.all(nodes.map(viewOf));
     return views.every((view) => view.length === nodes.length && view.every(({ isMet }) => isMet));
   });
