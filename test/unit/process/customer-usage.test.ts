@@ -35,6 +35,24 @@ test("of many questions of one account two are read at a time, and another accou
   expect(refusals[0]).toMatchObject({ name: "slow_down", status: 429, code: 2007, retryAfterSeconds: 1 });
 });
 
+// Guarantee: accounts that ask much leave room for those that ask once.
+test("where five accounts wait with all they may, a third one waits with them and is answered", async () => {
+  const reading: (() => void)[] = [];
+  const usageOf = inTurns(() => new Promise((resolve) => reading.push(() => resolve(ANSWER))));
+  const greedy = Array.from({ length: 100 }, (_, nth) => usageOf(`greedy-${nth % 5}`, question(nth)));
+  for (const one of greedy) one.catch(() => undefined);
+  let isAnswered = false;
+  const other = usageOf("other", question(0)).then(() => {
+    isAnswered = true;
+  });
+  for (let at = 0; !isAnswered; at++) {
+    await vi.waitFor(() => expect(reading.length).toBeGreaterThan(at));
+    reading[at]!();
+    await new Promise(setImmediate);
+  }
+  await other;
+});
+
 test("an answer is kept for five seconds, and a failure not at all", async () => {
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
