@@ -36,7 +36,7 @@ test("of many questions of one account two are read at a time, and another accou
 });
 
 // Guarantee: accounts that ask much leave room for those that ask once.
-test("where five accounts wait with all they may, a third one waits with them and is answered", async () => {
+test("where five accounts wait with all they may, another waits with them and is answered", async () => {
   const reading: (() => void)[] = [];
   const usageOf = inTurns(() => new Promise((resolve) => reading.push(() => resolve(ANSWER))));
   const greedy = Array.from({ length: 100 }, (_, nth) => usageOf(`greedy-${nth % 5}`, question(nth)));
