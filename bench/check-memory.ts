@@ -15,7 +15,7 @@ import { oneNode } from "../src/redis/nodes.ts";
 import { readScript } from "../src/redis/script-source.ts";
 import { startRedis } from "../src/sandbox/redis.ts";
 
-// Whether a gateway with so much memory checks a large ledger while it serves: node bench/check-memory.ts [MiB] [seconds].
+// Checks if a gateway with this much memory can check a large ledger while it serves: node bench/check-memory.ts [MiB] [seconds].
 // Needs root and cgroups (version 1 or 2): the limit is the kernel's, as in a container.
 
 const [LIMIT_MIB = 128, SECONDS = 150] = process.argv.slice(2).map(Number);
@@ -91,7 +91,7 @@ function createMemoryGroup(limitMiB: number) {
     Number(new RegExp(`^${name} (\\d+)`, "m").exec(read("memory.stat", "memory.stat"))?.[1]) / MIB;
   return {
     procs: join(folder, "cgroup.procs"),
-    /** What cannot be given back: the file cache can. */
+    /** Memory that cannot be given back; the file cache can. */
     anonymousMiB: () => line(isFirst ? "rss" : "anon"),
     usedMiB: () => Number(read("memory.usage_in_bytes", "memory.current")) / MIB,
     kills: () => Number(/oom_kill (\d+)/.exec(read("memory.oom_control", "memory.events"))?.[1] ?? 0),

@@ -70,7 +70,7 @@ function version(program: string, args: string[], pattern: RegExp): string {
   return found === undefined ? "" : `${program} ${found}`;
 }
 
-/** What a program prints, on either channel; empty when it is not there. */
+/** Output of a program, on either channel; empty when it is not there. */
 function output(program: string, args: string[]): string {
   try {
     return execFileSync("sh", ["-c", '"$0" "$@" 2>&1 || true', program, ...args], {

@@ -20,12 +20,12 @@ const HELP = `npm run bench -- [options]
 
 export interface Options {
   full: boolean;
-  /** Whether docs/performance.md is written. */
+  /** True to write docs/performance.md. */
   page: boolean;
   /** The load whose profile is wanted instead of figures. */
   profile: string | undefined;
   first: boolean;
-  /** Whether a scenario is part of this run. */
+  /** True if a scenario is part of this run. */
   wants(name: string, scenario: Scenario): boolean;
   /** Folders of the source trees that are measured. */
   trees: string[];

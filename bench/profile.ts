@@ -20,7 +20,7 @@ const SHOWN = 40;
 /** The clock that V8 stamps its samples with. */
 const monotonicUs = (): number => Number(process.hrtime.bigint() / 1000n);
 
-/** What V8 writes with --cpu-prof. */
+/** The file that V8 writes with --cpu-prof. */
 interface CpuProfile {
   nodes: { id: number; callFrame: { functionName: string; url: string; lineNumber: number } }[];
   startTime: number;
@@ -48,7 +48,7 @@ export const PROFILES = Object.keys(LOADS);
 export interface Profile {
   groups: Share[];
   functions: Share[];
-  /** What Redis did: calls and microseconds per request, by command. */
+  /** Calls and microseconds of Redis per request, by command. */
   redis: { command: string; calls: number; us: number }[];
   /** For Chrome's DevTools. */
   file: string;

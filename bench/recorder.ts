@@ -9,7 +9,7 @@ export interface Template {
 const NEAR_MS = 60_000;
 
 /**
- * What is sent to Redis while something runs, by MONITOR, without what scripts do.
+ * Records by MONITOR the commands that are sent to Redis while something runs, without those of scripts.
  * @param names values that become `{name}`; given once all is sent, for some are known only then
  */
 export async function record(

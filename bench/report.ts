@@ -31,7 +31,7 @@ const verdictRow = ({ target, reached, met }: Verdict): string[] => [
   met === undefined ? "?" : met ? "met" : "MISSED",
 ];
 
-/** Whether all cells of a column are figures. */
+/** True if all cells of a column are figures. */
 export const isFigures = (cells: readonly string[]): boolean =>
   cells.every((cell) => /^(-?[\d.]+( x)?)?$/.test(cell));
 

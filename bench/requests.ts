@@ -10,7 +10,7 @@ export const GENERATION = {
   }),
 };
 
-/** The same for `fetch`. */
+/** As above, for `fetch`. */
 export const generationInit = (token: string) => ({
   method: "POST",
   headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },

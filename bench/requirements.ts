@@ -2,7 +2,7 @@ import { accessSync, constants, existsSync } from "node:fs";
 import { delimiter, join } from "node:path";
 import { SEARCHED } from "./processes.ts";
 
-/** What a benchmark may need beyond the product's own dependencies. */
+/** Programs and packages that a benchmark may need beyond the product's own dependencies. */
 export type Requirement = "taskset" | "wrk" | "nginx" | "nginx-lua" | "haproxy" | "valgrind" | "node-peers";
 
 const MODULES = "/usr/lib/nginx/modules";

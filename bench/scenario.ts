@@ -8,7 +8,7 @@ export interface Table {
   rows: string[][];
 }
 
-/** What one scenario found. */
+/** Results of one scenario. */
 export interface Outcome {
   /** In short, how it was measured. */
   method: string;
@@ -20,7 +20,7 @@ export interface Outcome {
   figures: unknown;
 }
 
-/** What a scenario is run with. */
+/** Everything that a scenario is run with. */
 export interface Context {
   world: World;
   /** The first is measured everywhere; further ones beside it where programs are compared. */
@@ -39,7 +39,7 @@ export interface Scenario {
   /** Part of the quick run. */
   quick: boolean;
   needs: readonly Requirement[];
-  /** What it judges, so that a target is shown even where the scenario could not be run. */
+  /** Targets that it judges, so that each is shown even where the scenario could not be run. */
   targets: readonly TargetName[];
   run(context: Context): Promise<Outcome>;
 }

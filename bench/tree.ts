@@ -24,7 +24,7 @@ export interface Tree {
   name: string;
   root: string;
   issueKey(redis: Redis, options?: KeyOptions): Promise<IssuedKey>;
-  /** The same on the servers of a store; earlier releases know one server only. */
+  /** As `issueKey`, on the servers of a store; earlier trees know one server only. */
   issueKeyOn: typeof issueKey;
   partitionOf: typeof partitionOf;
   keyRef: typeof keyRef;

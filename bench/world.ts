@@ -9,7 +9,7 @@ import { leaveSubjectCore, OTHER_CORES, prioritise, startPinned, stopProcesses }
 
 const START_TIMEOUT_MS = 30_000;
 
-/** What all scenarios share: a Redis, an upstream, a calibration loop and a folder that is gone afterwards. */
+/** Parts that all scenarios share: a Redis, an upstream, a calibration loop and a folder that is gone afterwards. */
 export interface World {
   folder: string;
   redis: Redis;
@@ -53,7 +53,7 @@ export async function createWorld(withUpstream: boolean): Promise<World> {
   }
 }
 
-/** The same world with a Redis and a folder of its own, which its `stop` ends. */
+/** A copy of the world with a Redis and a folder of its own, which its `stop` ends. */
 export async function apart(world: World, name: string): Promise<World> {
   const folder = mkdtempSync(join(world.folder, `${name}-`));
   return { ...world, ...(await openRedis(folder)), folder };

@@ -1,4 +1,4 @@
-/** What one panel shows, before it becomes Grafana's JSON. */
+/** Content of one panel, before it becomes Grafana's JSON. */
 export interface Panel {
   type: "timeseries" | "stat" | "bargauge" | "text";
   title: string;

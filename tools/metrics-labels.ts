@@ -90,7 +90,7 @@ const SWEPT = all<Observed["outcome"] | PollOutcome["outcome"] | SweptOtherwise>
   interrupted: true,
   collected: true,
 });
-/** What VOID answers, and what the sweeper says itself. */
+/** Outcomes of VOID, and those that the sweeper counts itself. */
 type SweptOtherwise = "void" | "bound" | "not_due" | "missing" | "interrupted" | "collected";
 
 const TIER = "as in the configuration, and `other`";

@@ -1,4 +1,4 @@
-/** What an operator looks for, by metric. The names of alerts are those of config/prometheus/alerts.yaml. */
+/** Advice to operators, by metric. The names of alerts are those of config/prometheus/alerts.yaml. */
 export const WATCH: Readonly<Record<string, string>> = {
   tollgate_build_info: "more than one version outside of a rollout",
   tollgate_requests_total:

@@ -24,7 +24,7 @@ const NAMES_PROGRAMS = [
 const git = (...args: string[]): string => execFileSync("git", args, { cwd: ROOT, encoding: "utf8" }).trim();
 const text = (file: string): string => readFileSync(join(ROOT, file), "utf8");
 
-/** What stands in the way of a release, in words. */
+/** Obstacles to a release, in words. */
 function obstacles(version: string): string[] {
   const chart = parse(text("deploy/helm/Chart.yaml"));
   const versions: [file: string, found: unknown][] = [

@@ -5,7 +5,7 @@ const WIDTH = 24;
 
 /** Grafana quotes the values of a variable with several. */
 const ACCOUNTS = "account_id IN ($account)";
-/** What the time picker and the variable `account` choose. Days are by UTC, as in the views. */
+/** Values of the time picker and the variable `account`. Days are by UTC, as in the views. */
 const CHOSEN = `${ACCOUNTS} AND day BETWEEN ($__timeFrom()::timestamptz AT TIME ZONE 'UTC')::date AND ($__timeTo()::timestamptz AT TIME ZONE 'UTC')::date`;
 const CHOSEN_ENTRIES = `${ACCOUNTS} AND at BETWEEN $__timeFrom()::timestamptz AND $__timeTo()::timestamptz`;
 const TIME = "day::timestamp AT TIME ZONE 'UTC' AS time";

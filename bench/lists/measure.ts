@@ -47,7 +47,7 @@ interface Cost {
   commandMs: number;
   /** The worst that another client waited for. */
   waitMs: number;
-  /** The same while the page is not read. */
+  /** As `ms`, while nobody reads the page. */
   idleMs: number;
 }
 

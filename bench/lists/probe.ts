@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
 
-/** What another client of Redis waits for, ms. */
+/** Waiting time of another client of Redis, ms. */
 export interface Probe {
   begin(): Promise<unknown>;
   /** The worst since it began. */

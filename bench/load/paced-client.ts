@@ -66,7 +66,7 @@ function received(connection: Connection, text: string): void {
   if (latenciesMs.length === total) finish();
 }
 
-/** Whether an answer with a length or in chunks has come to its end. */
+/** True once an answer with a length or in chunks is complete. */
 function isComplete(text: string): boolean {
   const head = text.indexOf("\r\n\r\n");
   if (head < 0) return false;

@@ -13,7 +13,7 @@ export interface Target {
   headers?: Record<string, string>;
 }
 
-/** What wrk saw. `unsuccessful` answers have a status of 400 or more; `broken` had none. */
+/** Results of wrk. `unsuccessful` answers have a status of 400 or more; `broken` had none. */
 export interface LoadResult {
   requests: number;
   seconds: number;

@@ -1,4 +1,4 @@
-// What a Node team would put together: express, express-rate-limit over Redis, http-proxy-middleware.
+// A stack that a Node team would put together: express, express-rate-limit over Redis, http-proxy-middleware.
 import { Agent } from "node:http";
 import express from "express";
 import { rateLimit } from "express-rate-limit";

@@ -1,4 +1,4 @@
-// What a Node team would put together: fastify, @fastify/rate-limit over Redis, @fastify/http-proxy.
+// A stack that a Node team would put together: fastify, @fastify/rate-limit over Redis, @fastify/http-proxy.
 import proxy from "@fastify/http-proxy";
 import rateLimit from "@fastify/rate-limit";
 import fastify from "fastify";

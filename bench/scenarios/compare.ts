@@ -22,7 +22,7 @@ export interface Entry {
   keys: number;
   limits?: Limits;
   connections?: number;
-  /** What is sent, or a file that wrk.lua reads; what must be prepared is prepared through the program that runs, or at its Redis. */
+  /** Requests, or a file that wrk.lua reads. Anything that must exist before is made through the program that runs, or at its Redis. */
   targets(
     keys: readonly IssuedKey[],
     running: RunningSubject,

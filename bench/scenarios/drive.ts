@@ -24,11 +24,11 @@ export const generationOf = (key: KeyRef): Generation => ({
   price: 10,
   endpoint: GENERATION.path,
   holdMs: 103_000,
-  // What ended may be collected at once; nothing here asks for it later.
+  // Ended tasks may be collected at once; nothing here asks for them later.
   retentionMs: 0,
 });
 
-/** What BIND says of a task of this id. @param pollMs when the sweeper may ask for it, ms from now */
+/** The arguments of BIND for this task id. @param pollMs when the sweeper may ask for it, ms from now */
 export const newTask = (taskId: string, pollMs: number): NewTask => ({
   taskId,
   data: "",

@@ -7,7 +7,7 @@ const RATE = 100_000;
 const BUSY = 0.5;
 const PARTITIONS_MAX = 1024;
 
-/** What a generation costs, microseconds of processor time and bytes. */
+/** Cost of a generation, microseconds of processor time and bytes. */
 export interface GenerationCost {
   gatewayUs: number;
   primaryUs: number;
@@ -15,7 +15,7 @@ export interface GenerationCost {
   replicationBytes: number;
 }
 
-/** What would serve this rate, from what one generation costs in full batches and with every call by itself. */
+/** The machines that would serve this rate, from the cost of a generation in full batches and with every call by itself. */
 export function fleetTable(batched: GenerationCost, single: GenerationCost): Table {
   const [best, worst] = [batched, single].map(fleetOf) as [Fleet, Fleet];
   const row = (label: string, cell: (fleet: Fleet) => string): string[] => [label, cell(best), cell(worst)];

@@ -14,7 +14,7 @@ const STARTS = 5;
 const SETTLE_SECONDS = 60;
 const SECONDS = 60;
 
-/** What one way to start a gateway takes, and what it takes while nobody asks. */
+/** Cost of one way to start a gateway, and of the gateway without traffic. */
 interface Idle {
   readyMs: number;
   mebibytes: number;

@@ -27,7 +27,7 @@ const direct: Subject = {
   start: async (world) => ({ url: world.upstreamUrl, pid: process.pid, stop: async () => {} }),
 };
 
-/** What is compared. */
+/** A program that takes part in the comparison. */
 interface Program {
   subject: Subject;
   /** Whose code makes the keys. */

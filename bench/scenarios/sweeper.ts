@@ -74,6 +74,6 @@ export const sweeper: Scenario = {
   },
 };
 
-/** What the sweeper has dealt with since the start. */
+/** Items that the sweeper has handled since the start. */
 const items = async (adminUrl: string): Promise<number> =>
   (await readMetrics(adminUrl))("tollgate_sweeper_items_total");

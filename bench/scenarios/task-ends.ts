@@ -25,7 +25,7 @@ const ROUNDS = 3;
 const START_WITHIN_MS = 300_000;
 const DATA = JSON.stringify({ task_id: "x".repeat(32), status: "completed", video_url: "x".repeat(200) });
 
-/** What scripts have for webhooks, by their files: without it nobody is told, and no alert comes before the credits end. */
+/** The code for webhooks in each script, by file: without it no event is queued, and no alert comes before the credits end. */
 const CUTS: Readonly<Record<string, readonly (readonly [from: string, to: string])[]>> = {
   "generations/observe.lua": [
     ["--@include audit due events limits", "--@include audit due limits"],
@@ -72,7 +72,7 @@ interface Open {
   taskId: string;
 }
 
-/** What webhooks cost an account without an endpoint, in instructions. */
+/** Cost of webhooks for an account without an endpoint, in instructions. */
 interface Cost {
   what: string;
   whole: number;

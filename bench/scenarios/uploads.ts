@@ -116,7 +116,7 @@ function writeUpload({ folder }: World, token: string): string {
   return file;
 }
 
-/** What one of many uploads at a time adds to the resident memory, in MB. */
+/** Resident memory that each of many concurrent uploads adds, in MB. */
 async function extraMb(world: World, subject: Subject, tree: Tree): Promise<number> {
   await emptyStore(world);
   const keys = await issueKeys(tree, world.redis, 1);

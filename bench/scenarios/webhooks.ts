@@ -166,7 +166,7 @@ async function queue({ redis }: World, endpoint: Endpoint): Promise<void> {
   await scriptsOf(redis).run(queueDelivery, { ...endpoint, eventId, test, actor: cliActor() });
 }
 
-/** What others of the machine do only adds to a slice. */
+/** Other work on the machine only ever adds to a slice. */
 function lowerQuartile(values: readonly number[]): number {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 4)] ?? Number.NaN;
 }

@@ -84,7 +84,7 @@ const rate = ({ load }: Stretch): number => load.requests / load.seconds;
 const total = ({ shares }: Stretch): number => shares.reduce((sum, share) => sum + share, 0);
 const busiest = ({ shares }: Stretch): number => shares[0]!;
 
-/** What the gateway says if it does not take the setting. */
+/** The gateway's message if it does not take the setting. */
 async function refusedSetting({ world, trees }: Context): Promise<string | undefined> {
   try {
     const running = await startGateway(world, trees[0] as Tree, { server: "workers: 2" });

@@ -12,7 +12,7 @@ export interface Calls {
 }
 
 /**
- * What a tree's gateway sends to Redis for one generation, as templates: so that a peer runs the same scripts on the same
+ * Commands that a tree's gateway sends to Redis for one generation, as templates: so that a peer runs the same scripts on the same
  * keys, whatever their encoding is.
  */
 export async function recordCalls(world: World, tree: Tree): Promise<Calls> {

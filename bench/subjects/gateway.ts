@@ -22,7 +22,7 @@ export interface GatewayOptions {
   env?: NodeJS.ProcessEnv;
   cores?: string;
   nodeArgs?: readonly string[];
-  /** What is run, if not `src/main.ts` of the tree. */
+  /** Program to run, if not `src/main.ts` of the tree. */
   main?: string;
   upstreamUrl?: string;
 }

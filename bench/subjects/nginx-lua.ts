@@ -14,7 +14,7 @@ import type { RunningSubject, Subject } from "./subject.ts";
 const MODULES = `load_module /usr/lib/nginx/modules/ndk_http_module.so;
 load_module /usr/lib/nginx/modules/ngx_http_lua_module.so;`;
 
-/** What stays the same for a key is put together once per key; the rest at each call. */
+/** Placeholders that stay the same for a key are filled in once per key; the rest at each call. */
 const STATIC = /\{(key|account|tag)\}/g;
 
 /**

@@ -45,7 +45,7 @@ role() {
   [ "$first" = "$HOST:$PORT" ] || echo "replicaof $(address "$first")"
 }
 
-# What a Sentinel knows. The first time: the first node; the others tell it of a later primary.
+# A Sentinel's knowledge of the topology. The first time: the first node; the others tell it of a later primary.
 knowledge() {
   known='^sentinel (myid|monitor|current-epoch|config-epoch|leader-epoch|known-replica|known-sentinel) '
   if [ -e "$file" ]; then

@@ -20,7 +20,7 @@ class ShopError extends Error {
 type Route = (ids: string[], body: Record<string, unknown>) => Promise<object>;
 
 /**
- * What a shop does with Tollgate. It keeps nothing: a customer's id is the account's, an order's id is the reference of its
+ * The shop's routes. It keeps nothing: a customer's id is the account's, an order's id is the reference of its
  * grant. A real shop has customers, orders and log-ins of its own around this.
  */
 function routesOf(tollgate: Tollgate): [method: string, path: RegExp, Route][] {

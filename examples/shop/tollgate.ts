@@ -102,7 +102,7 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
     /** Whose key this is. */
     lookUpKey: (key: string) => call<Key>("POST", "/keys/lookup", { key }),
     packages: () => call<{ data: Package[] }>("GET", "/packages"),
-    /** The same reference credits once. */
+    /** Idempotent: a reference credits once. */
     grant: (accountId: string, packageName: string, reference: string) =>
       call<Transaction>("POST", path`/accounts/${accountId}/grants`, { package: packageName, reference }),
     /** Takes back what is left of a grant. @throws TollgateError 409 if nothing is */

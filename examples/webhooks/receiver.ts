@@ -69,7 +69,7 @@ function store(one: Stored): void {
   ids.add(one.id);
 }
 
-/** What the message is for; a failure here is not the gateway's to repeat. */
+/** The shop's own work for a message; the gateway does not repeat a failure here. */
 function work({ id, message: { type, data } }: Stored): void {
   console.log(`${type} ${data.task_id ?? ""} (${id})`);
 }

@@ -37,7 +37,7 @@ const correct = (lookUps: CorrectionLookUps, more: Partial<CorrectionTerms> = {}
 async function leave(copier: Awaited<ReturnType<ArchiveStage["copier"]>>, stay = 1): Promise<void> {
   await copier.copy();
   const archivedTo = (await stage.entries()).findLast(({ partition }) => partition === PARTITION)!;
-  // What leaves in one run is forgotten in the next.
+  // References that leave in one run are forgotten in the next.
   for (const _ of [1, 2])
     await trimLedger(scriptsOf(stage.redis).run, {
       partition: PARTITION,

@@ -9,7 +9,7 @@ const PRO = "/api/v1/gen2-pro/text-to-video";
 /** How long each task runs: a second, once it is rounded. */
 const RUNS_MS = 600;
 
-/** What happens in an account: credits that are bought or taken back, or generations of a key and how they end. */
+/** A change of an account: credits that are bought or taken back, or generations of a key and how they end. */
 type Happening =
   | { at: string; buys: number; reference: string }
   | { at: string; returns: number; of: string; reference: string }

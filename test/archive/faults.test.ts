@@ -13,7 +13,7 @@ import { times } from "../support/store.ts";
 import { until } from "../support/until.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 
-// What can be wrong with PostgreSQL: each has its words, and nothing is lost or doubled by it.
+// Faults of PostgreSQL: each has its message, and none loses or doubles an entry.
 
 let postgres: PostgresServer;
 beforeAll(async () => {
@@ -31,7 +31,7 @@ async function givenStage(options: Parameters<typeof givenArchiveStage>[0] = {})
   return stage;
 }
 
-/** What a gateway's log and `doctor` say. */
+/** The reason that a gateway's log and `doctor` give. */
 async function reasonOf(copier: TestCopier) {
   await copier.round();
   expect(copier.fault()).toBeInstanceOf(Error);

@@ -56,7 +56,7 @@ async function givenTrimmed(): Promise<LedgerEntry[]> {
   return whole;
 }
 
-/** What both sources say of an entry. */
+/** The fields of an entry that both sources have. */
 const shown = ({ previous: _, ...entry }: LedgerEntry) => entry;
 
 async function pages(query: Omit<TransactionQuery, "cursor">): Promise<LedgerEntry[]> {

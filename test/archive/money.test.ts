@@ -170,7 +170,7 @@ test("a grant of which only the archive knows is reversed once, whatever its kin
   const partition = partitionOf("acme", PARTITIONS);
   const archivedTo = (await stage.entries()).filter((entry) => entry.partition === partition).at(-1)!;
   const { run } = scriptsOf(stage.redis);
-  // What leaves in one run is forgotten in the next.
+  // References that leave in one run are forgotten in the next.
   for (const _ of [1, 2]) await trimLedger(run, { partition, archivedTo, keepMs: 0, keepReferencesMs: 0 });
   const { references, reversed } = accountNames(partition, "acme");
   expect(await stage.redis.hkeys(references)).toEqual(["new"]);

@@ -226,7 +226,7 @@ async function ledgerOf(nodes: RedisNodes): Promise<LedgerEntry[]> {
   return entries;
 }
 
-/** The same from the archive. */
+/** As above, from the archive. */
 async function archivedEntries({
   query,
 }: Awaited<ReturnType<typeof createDatabase>>): Promise<LedgerEntry[]> {

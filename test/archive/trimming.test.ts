@@ -12,7 +12,7 @@ import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
-// What leaves Redis: only what the archive has at that moment, whatever copied it.
+// Trimming: entries leave Redis only if the archive has them at that moment, whichever process copied them.
 
 let stage: ArchiveStage;
 beforeEach(async () => {
@@ -42,7 +42,7 @@ test("what is archived and old enough leaves", async () => {
   expect(await metricValue(copier.metrics.archiveTrimmed)).toBe(before.length - 1);
   expect(await readAccount(stage.nodes, "acme")).toMatchObject({ recent, balance });
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, entries: before.length });
-  // What comes after it is copied and leaves as well: ten entries, since `order-1` is known.
+  // Entries that come after it are copied and leave as well: ten of them, since `order-1` is known.
   await givenTraffic("acme");
   await copier.copy();
   expect(await stage.entries()).toHaveLength(1);

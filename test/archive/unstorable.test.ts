@@ -9,7 +9,7 @@ import { account } from "../../src/scripts/accounts.ts";
 import { change } from "../../src/scripts/keys.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS } from "./stage.ts";
 
-// What a damaged record may hold, and PostgreSQL takes in no text, JSON or time.
+// Values that a damaged record may hold and that PostgreSQL takes in no text, JSON or time.
 
 let stage: ArchiveStage;
 beforeEach(async () => {
@@ -26,7 +26,7 @@ async function setAccount(fields: Record<string, string>): Promise<void> {
   await scriptsOf(stage.redis).run(account, { ...call, action: "account.patch", fields });
 }
 
-/** The same of a key. */
+/** As above, for a key. */
 async function setKey(fields: Record<string, string | number>): Promise<void> {
   const { keyId } = await stage.givenKey("globex");
   const key = await findKey(stage.nodes, keyId);

@@ -53,7 +53,7 @@ const envOf = (source: SourceName): Record<string, string> => ({
   ...(source === "archive" ? { ARCHIVE_URL: stage.url } : {}),
 });
 
-/** What a command prints with --json, from one of the sources. */
+/** Output of a command with --json, from one of the sources. */
 // biome-ignore lint/suspicious/noExplicitAny: tests look into answers of every shape.
 async function from(source: SourceName, ...words: string[]): Promise<any> {
   const { code, stdout, stderr } = await runHere([...words, "--json"], envOf(source));

@@ -191,7 +191,7 @@ test("a charge that Redis has lost is not refunded, before and after a copier ha
   await copier.copy();
   expect(await codeOf(refund(lost.requestId, "f-1"))).toBe("not_found");
   expect(await balance()).toBe(990);
-  // What Redis still has is refunded as ever.
+  // A task that Redis still has is refunded as ever.
   expect(await refund(kept.requestId, "f-2")).toMatchObject({ outcome: "refunded", balance: 1000 });
 });
 

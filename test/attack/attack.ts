@@ -1,14 +1,14 @@
 /** Settings by section, as in the config file. */
 export type Sections = Record<string, Record<string, unknown>>;
 
-/** What an attacker knows, and how much of the attack it makes. Read by the attacker's process from a file. */
+/** The attacker's knowledge, and its share of the attack. Its process reads it from a file. */
 export interface Target {
   attack: string;
   url: string;
   adminUrl: string;
   /** Of the gateway's Redis: for what only Redis can say. */
   redisUrl: string;
-  /** What the gateway writes to its standard output. */
+  /** The gateway's standard output. */
   logFile: string;
   /** A good key without credits. */
   poorKey: string;
@@ -33,7 +33,7 @@ export interface Check {
   figure: string;
 }
 
-/** What an attacker has sent and got back. */
+/** Bytes that an attacker has sent and received. */
 export interface Sent {
   /** Requests that were begun. */
   requests: number;
@@ -49,14 +49,14 @@ export interface TwistedAnswer {
   method: string;
   /** Path without a query. */
   path: string;
-  /** What the gateway sent, as text. */
+  /** The gateway's answer, as text. */
   body: string;
-  /** What the generator answers. */
+  /** The generator's answer. */
   answer: string;
 }
 
 /**
- * What is added to the answer's object: a comma and a member, as JSON; undefined: nothing. It is built once, since making it takes time
+ * A comma and a member as JSON, added to the answer's object; undefined: nothing. It is built once, since making it takes time
  * that every other call of the upstream would wait for.
  */
 export type Twist = (answer: TwistedAnswer) => Buffer | undefined;
@@ -68,9 +68,9 @@ export interface Attack {
   title: string;
   /** At most this long, ms; what could not be sent by then is left out. */
   durationMs: number;
-  /** What it prepares before takes at most this long besides, ms, on a machine that is busy with other things. */
+  /** Preparation before it takes at most this long, ms, on a machine that is busy with other things. */
   preparesMsMax?: number;
-  /** What differs from the defaults. */
+  /** Settings that differ from the defaults. */
   config?: Sections;
   env?: Record<string, string>;
   /** The account of `paidKeys` has so many keys besides, each with an open task. */

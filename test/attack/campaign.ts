@@ -19,11 +19,11 @@ interface Chosen {
   seed: number;
   attacks: readonly Attack[];
   controls: readonly Control[];
-  /** Whether these attacks and seeded bugs replace theirs on the page, and leave the rest of it. */
+  /** True if these attacks and seeded bugs replace their rows on the page, and leave the rest of it. */
   isRecorded: boolean;
 }
 
-/** What the arguments ask for; nothing: the whole campaign. */
+/** The part of the campaign that the arguments select; all of it without arguments. */
 function choose(): Chosen {
   const { values } = parseArgs({
     options: {

@@ -247,7 +247,7 @@ export const CONTROLS: readonly Control[] = [
   },
 ];
 
-/** Whether a seeded bug was caught, and by which figure. */
+/** Result of a seeded bug: if it was caught, and by which figure. */
 export interface Caught extends Criterion {
   attack: string;
 }

@@ -2,10 +2,10 @@ import type { Check, Sent } from "./attack.ts";
 import type { Sample } from "./honest.ts";
 import type { Money } from "./ledger.ts";
 
-/** What an attacked gateway must reach, and what the page is judged by. */
+/** Figures that an attacked gateway must reach, by which the page is judged. */
 export const REACH = {
   honestP99Ms: 150,
-  /** What a busy machine, on which it is as slow without the attack, may make of it. */
+  /** Bound on a busy machine, on which it is as slow without the attack. */
   busyP99Ms: 300,
   /** Above the memory before the attack. */
   residentMiB: 200,
@@ -65,8 +65,8 @@ export function judge(measured: Measured): Criterion[] {
   return [
     {
       name: `honest p99 at most ${REACH.honestP99Ms} ms`,
-      // What was as slow without the attack says nothing against the gateway: the machine had other things to do. Up to a bound:
-      // beyond it, the run says nothing for the gateway either.
+      // If it was as slow without the attack, the machine had other things to do, and the gateway is not to blame. Up to a bound:
+      // beyond it, the run does not speak for the gateway either.
       met: during.length > 0 && p99 <= Math.max(REACH.honestP99Ms, Math.min(alone, REACH.busyP99Ms)),
       figure: `${Math.round(p99)} ms of ${during.length} requests${alone > REACH.honestP99Ms ? `, ${Math.round(alone)} ms alone` : ""}`,
     },

@@ -3,7 +3,7 @@ import { entryFields } from "../../src/records/ledger-entries.ts";
 import { dueRange, partitionNames } from "../../src/records/names.ts";
 import type { RequestLog } from "../support/generator.ts";
 
-/** What was made, and what was paid for it, all keys of a run together. */
+/** Tasks that were made, and the credits paid for them, all keys of a run together. */
 export interface Money {
   videos: number;
   charges: number;

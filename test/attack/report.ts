@@ -164,7 +164,7 @@ function put(all: string[], beginning: string, one: string): void {
   all.splice(at === -1 ? all.length : at, 1, one);
 }
 
-/** What is unmet, a line each, for the terminal. */
+/** The unmet criteria, a line each, for the terminal. */
 export function unmetLines(all: readonly Measured[]): string[] {
   return all.flatMap((measured) =>
     judge(measured)

@@ -11,7 +11,7 @@ const H = "H".charCodeAt(0);
 const SECOND_MS = 1000;
 const REFUSED_PAUSE_MS = 50;
 const PACE_EVERY_MS = 1;
-/** What was not sent in time is not sent later, beyond this: a server that stood still for a moment is not flooded. */
+/** Requests that are more than this late are never sent: a server that stood still for a moment is not flooded. */
 const BEHIND_MS = 100;
 /** In this share of the time the connections are opened, and a few requests compile the server. */
 const RAMP_SHARE = 0.25;

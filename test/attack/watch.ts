@@ -39,7 +39,7 @@ export function watchLivez({ adminUrl }: AttackedGateway): { stop(): Promise<Mea
   };
 }
 
-/** Whether the gateway is ready, holds nothing of the attack any more, and serves the honest customer in time. */
+/** True if the gateway is ready, holds nothing of the attack any more, and serves the honest customer in time. */
 export async function isBack({ adminUrl }: AttackedGateway, samples: readonly Sample[]): Promise<boolean> {
   const ask = (path: string): Promise<Response | undefined> =>
     fetch(`${adminUrl}${path}`, { signal: AbortSignal.timeout(LIVEZ_TIMEOUT_MS) }).catch(() => undefined);

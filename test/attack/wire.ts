@@ -3,7 +3,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { ATTACKER_ADDRESS, type Check, type Sent, type Target } from "./attack.ts";
 
 const CONNECT_TIMEOUT_MS = 5000;
-/** What one connection may hold unsent before its sender waits. */
+/** Bytes that one connection may hold unsent before its sender waits. */
 const UNSENT_BYTES_MAX = 1024 * 1024;
 /** One less than the characters of a status line's beginning: a match that is cut in two is completed by the next chunk. */
 const CARRIED_CHARS = "HTTP/1.1 200".length - 1;

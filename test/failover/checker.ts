@@ -8,12 +8,12 @@ import { type Ledger, readLedger } from "../fault/ledger.ts";
 import { type Forgotten, forgottenAdmissions, mostAbove, withForgotten } from "./forgotten.ts";
 import type { OperatorEvent } from "./operators.ts";
 
-/** What the checker needs to know of a round. */
+/** The facts of a round that the checker needs. */
 export interface RoundFacts {
   fault: string;
   /** When it struck, Unix ms. */
   strikeMs: number;
-  /** What the primary took between these moments may be forgotten, Unix ms. */
+  /** Writes that the primary took between these moments may be lost, Unix ms. */
   forgets?: readonly [fromMs: number, toMs: number] | undefined;
   /** No gateway was left: some time is that of their start. */
   lostAllGateways: boolean;
@@ -21,7 +21,7 @@ export interface RoundFacts {
   servedMs: readonly number[];
 }
 
-/** What a run has seen: requests, what operators were told, and what happened to the store. */
+/** The record of a run: requests, messages to operators, and what happened to the store. */
 export interface FailoverHistory extends History {
   operators: OperatorEvent[];
   rounds: readonly RoundFacts[];
@@ -120,7 +120,7 @@ function revocationsKept({ operators, generations }: Facts): Finding {
   return { figure: `${told.length} keys revoked, used ${used} times after it`, violations };
 }
 
-/** What a failover has forgotten was admitted no longer before it than a replica may lag. */
+/** Requests that a failover has lost were admitted no longer before it than a replica may lag. */
 function overAdmission(facts: Facts): Finding {
   const { mayForget } = facts;
   const forgotten = facts.forgotten.filter(({ isUpstream }) => isUpstream);

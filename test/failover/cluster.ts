@@ -153,7 +153,7 @@ function clusterOf(set: NodeSet, nodes: readonly RedisNode[]): Cluster {
       await Promise.all(markings);
       await pause(holdMs);
       for (const slot of moved) await moveSlot(slot, from, to.node);
-      // What only the new owner knows is lost with it.
+      // Slots that only the new owner knows of are lost with it.
       await waitFor("all nodes to know who owns the moved slots", HEALTHY_TIMEOUT_MS, async () => {
         const id = await to.node.ask("CLUSTER", "MYID");
         const views = await Promise.all(nodes.map(viewOf));
@@ -189,7 +189,7 @@ async function moveSlot(slot: number, { client: source }: RedisNode, to: RedisNo
   for (;;) {
     const names = (await source.call("CLUSTER", "GETKEYSINSLOT", slot, PAGE)) as string[];
     if (names.length === 0) break;
-    // What has not moved, such as on a busy machine, is tried again.
+    // Names that have not moved, such as on a busy machine, are tried again.
     const moving = source.call("MIGRATE", "127.0.0.1", to.port, "", 0, MIGRATE_MS, "KEYS", ...names);
     await moving.catch((error: Error) => {
       if (Date.now() > deadline) throw error;
@@ -247,7 +247,7 @@ const contains =
   ([first, last]: SlotRange): boolean =>
     first <= slot && slot <= last;
 
-/** What each running node says that it owns itself. */
+/** The slots that each running node claims as its own. */
 async function claimsOf(nodes: readonly RedisNode[]) {
   const running = nodes.filter(isRunning);
   const views = await Promise.all(running.map(viewOf));

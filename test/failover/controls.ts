@@ -26,7 +26,7 @@ export interface Control {
   webhooks?: true;
   /** The criterion that must be unmet. */
   caughtBy: string;
-  /** What one of its violations must say, where the criterion has several reasons. */
+  /** Text that one of its violations must have, where the criterion has several reasons. */
   violation?: RegExp;
 }
 

@@ -4,7 +4,7 @@ import { endsToTell } from "../fault/criteria-telling.ts";
 import type { FaultEvent } from "../fault/history.ts";
 import type { Facts } from "./checker.ts";
 
-/** What the campaign of webhooks must have had at least, all in one run. */
+/** The least that a run of the campaign of webhooks must have had. */
 const ENDS_MIN = 3000;
 const KILLS_MIN = 50;
 const FAILOVERS_MIN = 10;
@@ -48,7 +48,7 @@ function allAnswers({ history }: Facts): Finding {
   };
 }
 
-/** Whether all of it happened in one run: a run that did too little proves nothing. */
+/** Checks that all of it happened in one run: a run that did too little proves nothing. */
 export const TOGETHER: readonly Rule<Facts>[] = [
   [`at least ${ENDS_MIN.toLocaleString("en")} ends of tasks to be told`, enoughEnds],
   [`at least ${KILLS_MIN} gateways killed`, enoughKills],

@@ -19,7 +19,7 @@ async function doctor(redisUrl: string): Promise<Check[]> {
   return JSON.parse(stdout).checks;
 }
 
-/** What doctor says of the servers; their limits and speed depend on this machine. */
+/** Doctor's report on the servers; their limits and speed depend on this machine. */
 const SERVERS = [
   "redis",
   "primary",

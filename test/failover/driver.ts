@@ -19,7 +19,7 @@ const FAILING_OVER = [
   ...(["loss", "replica", "reset"] as const),
 ];
 
-/** What befalls each of them. */
+/** Faults of each topology. */
 export const FAULTS_OF: Record<Topology, readonly Fault[]> = {
   // A server that comes back with older data is refused until an operator accepts it: the fault campaign's `stores`.
   server: ["kill", "pause", "cut", "replica", "reset"],
@@ -30,7 +30,7 @@ export const FAULTS_OF: Record<Topology, readonly Fault[]> = {
 /** The store of a campaign: where gateways find it, what befalls it, and what it holds. */
 export interface Driver {
   redisUrl: string;
-  /** Whether another node takes over; else a fault lasts until it is ended. */
+  /** True if another node takes over; otherwise a fault lasts until it is ended. */
   failsOver: boolean;
   strike(fault: Fault, partition: number): Promise<Strike>;
   /** Waits until all nodes run, replicate and are in step. */

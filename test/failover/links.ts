@@ -131,7 +131,7 @@ function goOn(relay: Relay): void {
     if (tap) {
       client.on("data", (chunk: Buffer) => tap.sent(chunk));
       relay.target.on("data", (chunk: Buffer) => {
-        // What comes for a client that has left reaches nobody.
+        // Data for a client that has left is dropped.
         if (!client.readableEnded && !client.destroyed) tap.received(chunk);
       });
     }
@@ -150,7 +150,7 @@ function openTarget(relay: Relay): Socket {
 function closeLater(relay: Relay, other: Socket): void {
   if (other.destroyed) return;
   if (!relay.isHeldBack) {
-    // What was received before is still handed on.
+    // Data received before is still forwarded.
     other.destroySoon();
     return;
   }

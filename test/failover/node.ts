@@ -57,7 +57,7 @@ export interface RedisNode {
   written(): number;
   /** Cuts bytes off the end of the append-only file, as lost power does; the node must be down. @returns how many */
   truncate(bytes: number): number;
-  /** What INFO says in a section, field by field; undefined when it does not answer. */
+  /** A section of INFO, field by field; undefined when the node does not answer. */
   info(section: string): Promise<Record<string, string> | undefined>;
   /** A reply, or undefined when none comes. */
   ask(command: string, ...args: string[]): Promise<unknown>;

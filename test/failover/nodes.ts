@@ -7,7 +7,7 @@ import { redisBinary } from "../support/redis-binary.ts";
 import { createLinks, type Links } from "./links.ts";
 import { createNode, type RedisNode } from "./node.ts";
 
-/** What a node is made of once its ports are known. */
+/** The ports of a node. */
 export interface Ports {
   name: string;
   /** Where its connections come from. */
@@ -85,7 +85,7 @@ async function requireSources(): Promise<void> {
   );
 }
 
-/** What every data node has, as the operations guide wants it; timeouts of a second. */
+/** Settings of every data node, as the operations guide wants them; timeouts of a second. */
 export const dataConfig = ({ announced }: Ports): string[] => [
   "appendonly yes",
   "appendfsync everysec",

@@ -94,7 +94,7 @@ export function createOperators(fleet: Fleet, redisUrl: string, customers: reado
   return operators;
 }
 
-/** Whether somebody has tried to: such a key may be either. */
+/** True if somebody has tried to: such a key may be either. */
 export const isRevoked = (events: readonly OperatorEvent[], keyId: string): boolean =>
   events.some((event) => event.kind === "revoke" && event.keyId === keyId);
 

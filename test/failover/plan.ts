@@ -2,7 +2,7 @@ import { createRandom, seedFor } from "../fault/random.ts";
 import { PARTITIONS } from "./slots.ts";
 import { type Fault, losesConfirmed } from "./strikes.ts";
 
-/** What happens in one round, before anything runs. */
+/** The plan of one round, before anything runs. */
 export interface PlannedRound {
   fault: Fault;
   /** Whose primary it befalls. */

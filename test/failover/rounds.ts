@@ -44,11 +44,11 @@ export interface Round {
   victim: string;
   /** When it was struck, Unix ms. */
   strikeMs: number;
-  /** What the primary took between these moments may be forgotten, Unix ms. */
+  /** Writes that the primary took between these moments may be lost, Unix ms. */
   forgets: Strike["forgets"];
   /** Until the customers of each partition were served again, in ascending order, ms. */
   servedMs: number[];
-  /** What the checker found after it. */
+  /** Findings of the checker after it. */
   violations: string[];
 }
 
@@ -95,7 +95,7 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
       commandTimeoutMs: COMMAND_TIMEOUT_MS,
       partitions: PARTITIONS,
       confirmReplicas: 1,
-      // One that is started while the primary is away serves as soon as there is another one.
+      // A gateway that is started while the primary is away serves as soon as there is another primary.
       waitsForStore: false,
       webhooks: WEBHOOKS,
       ...(options.webhooks && { maxAgeMs: MAX_AGE_MS }),
@@ -164,7 +164,7 @@ interface Scene {
   crowd: Crowd;
   telling: Telling;
   operators: Operators;
-  /** Those that have been. */
+  /** Rounds that have run. */
   rounds: Round[];
 }
 
@@ -177,7 +177,7 @@ async function runRound(scene: Scene, planned: PlannedRound, at: number): Promis
   // No gateway sends an operator's command again.
   if (losesConfirmed(fault)) await load.restOperators();
   const strike = await driver.strike(fault, partition);
-  // One that is being started after another kill is no gateway yet.
+  // A gateway that is being started after another kill does not count yet.
   const killed = planned.killed.filter((slot) => fleet.gateways[slot] !== undefined);
   for (const slot of killed) fleet.kill(slot, `with ${strike.victim}`);
   fleet.note(fault, `${strike.victim} in round ${at}`);

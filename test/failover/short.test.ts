@@ -17,7 +17,7 @@ await bundleSources(root);
 
 afterAll(stopRounds);
 
-/** What a busy machine and a single round decide. */
+/** Criteria that a busy machine or a single round may decide. */
 const OF_MANY_ROUNDS = /^every key is served again|^operators' commands/;
 
 test.concurrent.for<[Topology, Fault, killed: number[]]>([["trio", "lag, kill", [0]]])(

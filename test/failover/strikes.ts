@@ -2,7 +2,7 @@ import { setTimeout as pause } from "node:timers/promises";
 import { type Links, OUTSIDE } from "./links.ts";
 import type { RedisNode } from "./node.ts";
 
-/** What befalls the primary of a partition, and what it is called in the page of figures. */
+/** Faults of the primary of a partition, and their names in the page of figures. */
 export const FAULTS = {
   kill: "SIGKILL of the primary",
   pause: "SIGSTOP of the primary",
@@ -28,13 +28,13 @@ export interface Strike {
   victim: string;
   /** When it did, Unix ms. */
   atMs: number;
-  /** What the primary took between these moments may be forgotten by the next one, Unix ms; undefined where nothing may. */
+  /** Writes that the primary took between these moments may be lost with the next one, Unix ms; undefined where none may. */
   forgets?: readonly [fromMs: number, toMs: number] | undefined;
   /** The node is back, the link healed. */
   end(): Promise<void>;
 }
 
-/** What the topologies have in common. */
+/** The parts that all topologies have. */
 export interface Servers {
   redisUrl: string;
   links: Links;
@@ -59,7 +59,7 @@ const LAG_MS = 500;
 const LOST_BYTES = 4096;
 /** Load between the last write that is kept for certain and the loss. */
 const LOSS_MS = 700;
-/** The same where the other replica confirms meanwhile what this one lacks. */
+/** As above, where the other replica confirms meanwhile the writes that this one lacks. */
 const STALE_LAG_MS = 1000;
 /** Until Sentinels no longer count on a replica that is away. */
 const AWAY_MS = 1300;
@@ -158,7 +158,7 @@ const STRIKES: Record<Fault, (servers: Servers, victim: RedisNode) => Promise<St
   async move(servers, victim) {
     const { links } = servers;
     const atMs = Date.now();
-    // What gateways send meanwhile comes when the partitions have moved.
+    // Commands that gateways send meanwhile arrive when the partitions have moved.
     links.cut(victim.name, { from: [OUTSIDE] });
     try {
       await servers.movePartitions!(victim, 0);

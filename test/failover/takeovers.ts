@@ -8,7 +8,7 @@ const TAKEOVER = /\+promoted-slave|Failover election won/;
 const STAMP = /^\d+:\w (\d+ \w+ \d+ [\d:]+\.\d+) /;
 /** Replicas are promoted in these; all others keep their primary. */
 const NONE: ReadonlySet<Fault> = new Set(["replica", "reset", "loss", "move", "move slowly"]);
-/** Whether a replica is promoted. */
+/** True if a replica is promoted. */
 export const isFailover = (fault: Fault): boolean => !NONE.has(fault);
 
 /** How far a replica may be behind, and how late after its admission a request is seen upstream. */

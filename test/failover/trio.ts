@@ -3,7 +3,7 @@ import type { Links } from "./links.ts";
 import { isRunning, type RedisNode, waitFor } from "./node.ts";
 import { createNodeSet, dataConfig, type NodeSet } from "./nodes.ts";
 
-/** What the Sentinels call the primary. */
+/** The Sentinels' name for the primary. */
 export const PRIMARY_NAME = "tollgate";
 const SENTINELS = 3;
 const QUORUM = 2;

@@ -28,7 +28,7 @@ export interface Leaving {
 }
 
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
-/** What TEXT_TO_VIDEO costs by the reference prices. */
+/** Price of TEXT_TO_VIDEO by the reference prices. */
 export const PRICE = 10;
 /** Beyond every deadline of a gateway. */
 const PATIENCE_MS = 20_000;

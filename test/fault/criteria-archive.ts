@@ -12,7 +12,7 @@ import type { Ledger } from "./ledger.ts";
 const COPIED_LATER = new Set(["due", "released", "refused", "unsent"]);
 const NO_ARCHIVE: ArchiveFacts = { entries: [], inRedis: [], hidden: 0, balances: {}, requests: {} };
 
-/** What holds for a run with an archive. */
+/** Criteria of a run with an archive. */
 export const ARCHIVE_CRITERIA: readonly Rule<Ledger>[] = [
   ["the archive has every entry once", entriesOnce],
   ["the archive's balances are those of Redis", balancesAgree],
@@ -38,7 +38,7 @@ export const entryFields = (entry: LedgerEntry): string[] =>
     reference: entry.reference,
   }).flatMap(([name, value]) => [name, String(value)]);
 
-/** Those that Redis has: what the archive must say of them. */
+/** The ended requests in Redis, as the archive must have them. */
 export const endedRequests = (store: readonly StoreEntry[]): { id: string; status: string }[] =>
   store.flatMap(({ name, value }) => {
     const id = /^tg:\{p\d+\}:request:(.*)$/.exec(name)?.[1];

@@ -21,7 +21,7 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
       const told = event.told.filter((status) => status === "gone").length;
       if (told < GONE_COUNT) violations.push(`${request.id} is gone, which the upstream said ${told} times`);
     } else if (request.endedBy === "expired") {
-      // What is said of a task id that was given twice is not believed. Decision 0004.
+      // An answer about a task id that was given twice is not believed. Decision 0004.
       const isBelieved = tasks.get(event.taskId)?.length === 1;
       const why = (isBelieved && ignoredEnd(request, event, meta)) || expiry(request, event, meta);
       if (why === "answered") counts.expired++;
@@ -36,14 +36,14 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
   };
 }
 
-/** What is wrong with a task that was ended for its age though the upstream had told its end. */
+/** The fault of a task that was ended for its age though the upstream had reported its end. */
 function ignoredEnd({ id, finishedMs }: RequestRecord, event: UpstreamEvent, { toleranceMs }: Meta): string {
   const at = event.told.findIndex((status) => status === "completed" || status === "failed");
   if (at === -1 || event.toldMs[at]! > finishedMs - toleranceMs) return "";
   return `${id} (${event.kind}) was ended for its age, though the upstream had told that it ${event.told[at]}`;
 }
 
-/** Whether a task was old enough to be ended, and on what evidence; else what is wrong with it. */
+/** Checks that a task was old enough to be ended, and on which evidence; otherwise returns the fault. */
 function expiry({ id, boundMs, finishedMs }: RequestRecord, event: UpstreamEvent, meta: Meta): string {
   const maxAgeMs = meta.maxAgesMs[event.gateway] ?? Number.POSITIVE_INFINITY;
   const ageMs = finishedMs - boundMs + meta.toleranceMs;

@@ -89,7 +89,7 @@ export function capsKept({ accounts, entries, generations, history }: Ledger): F
   const refunded = new Set(
     entries.filter(({ reason }) => reason === "refund").map(({ requestId }) => requestId),
   );
-  // What another store has forgotten counts nowhere.
+  // Accounts that another store has lost count nowhere.
   const known = history.forgotten.length === 0 ? accounts : [];
   for (const { keyId, requests, month, spent, monthly_credits = Number.POSITIVE_INFINITY } of known) {
     const own = requests.filter(

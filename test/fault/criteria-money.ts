@@ -1,6 +1,6 @@
 import type { Entry, Ledger, RequestRecord } from "./ledger.ts";
 
-/** What one criterion has found. */
+/** The finding of one criterion. */
 export interface Finding {
   /** Told in the figures, such as "9,412 charged". */
   figure: string;
@@ -36,7 +36,7 @@ export function chargedOnce({ generations, requests, entries, namedLost, upstrea
     violations.push(`${request.id} has task ${request.taskId} and is not charged`);
   }
   for (const { status, requestId, replayed, degraded, taskId } of generations) {
-    // What passed unmetered has a criterion of its own.
+    // Unmetered requests have a criterion of their own.
     if (status === 0 || degraded) continue;
     // A callback may name the task of an unknown outcome.
     const isCalledBack = upstream.get(requestId)?.calledBackMs !== undefined;
@@ -144,7 +144,7 @@ export function ledgerBalances({ accounts, requests, history }: Ledger): Finding
   return { figure: `${accounts.length} accounts`, violations };
 }
 
-/** Whether a request counts in total_requests and in the window: `unsent` takes it back wholly. */
+/** True if a request counts in total_requests and in the window: `unsent` takes it back wholly. */
 export const countsForEver = ({ admitted, state, reason }: RequestRecord): boolean =>
   admitted && !(state === "void" && reason === "unsent");
 

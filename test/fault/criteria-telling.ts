@@ -246,7 +246,7 @@ function whyAgain(
   const between = settled.filter(({ atMs }) => atMs >= before.arrivedMs && atMs <= arrivedMs);
   if (byHand.some((one) => one.webhookId === webhookId && one.endpointId === endpointId)) return "byHand";
   if (between.some(({ outcome }) => outcome === "delivered")) {
-    // One that had stood still sends under its lease of before, and is told so.
+    // A gateway that had stood still sends under its earlier lease, and its result is refused.
     const isFenced = ({ outcome, atMs }: Settling): boolean =>
       outcome === "fenced" && atMs >= arrivedMs && atMs < endedMs + FAULT_AFTER_MS;
     return settled.some(isFenced) ? "fault" : undefined;

@@ -4,12 +4,12 @@ import type { Ledger, RequestRecord } from "./ledger.ts";
 
 /** Codes of refusals that ADMIT itself decides: they leave no record at all. */
 const REFUSED_AT_ADMISSION = new Set([400, 401, 402, 409, 422, 2001, 2002, 2003, 2005, 2006]);
-/** What was sent in the last moments before a kill may have died on its way. */
+/** Requests sent in the last moments before a kill may have been lost on their way. */
 const KILL_SLACK_MS = 100;
 /** A kill explains an uncharged task for so long after its answer; by then a BIND was sent or journaled. */
 const BIND_MAX_MS = 2000;
 
-/** What was answered 503 or refused has left no hold, no slot, no window entry, no count. */
+/** A request answered 503 or refused has left no hold, no slot, no window entry, no count. */
 export function refusedLeavesNothing({
   generations,
   requests,
@@ -44,7 +44,7 @@ export function refusedLeavesNothing({
 
 const stateOf = ({ state, reason }: RequestRecord): string => `${state} ${reason}`.trim();
 
-/** What the link to Redis carried: requests whose BIND was answered to last, and the gateway that admitted each. */
+/** The record of the link to Redis: requests whose BIND was answered to last, and the gateway that admitted each. */
 const linkTraces = ({ history: { link }, mayForget }: Ledger) => ({
   bound: new Set(
     link
@@ -63,7 +63,7 @@ const linkTraces = ({ history: { link }, mayForget }: Ledger) => ({
 });
 
 /**
- * What the upstream accepted is charged; what it refused or left unclear is not. Tasks made are tasks charged and tasks
+ * A task that the upstream accepted is charged; one that it refused or left unclear is not. Tasks made are tasks charged and tasks
  * explained. A task that it handed over to a gateway that was killed before its BIND or its journal line is uncharged:
  * each is listed, and needs its kill. So is one whose BIND came late and is uncollected, or was given up: it needs the
  * repeat that is charged in its place, or the line of the log that names it.
@@ -82,7 +82,7 @@ export function upstreamAgrees(ledger: Ledger): Finding & { uncharged: string[] 
   let uncollected = 0;
   let named = 0;
   for (const { requestId, truth, taskId, answeredMs, kind, atMs, ...seen } of history.upstream) {
-    // What passed unmetered has a criterion of its own.
+    // Unmetered requests have a criterion of their own.
     if (answers.get(requestId)?.degraded) continue;
     const gateway = admittedBy.get(requestId) ?? seen.gateway;
     const request = requests.get(requestId);

@@ -54,7 +54,7 @@ export function unknownKept(ledger: Ledger): Finding {
   };
 }
 
-/** Whether the upstream calls the customer back, and no gateway. */
+/** True if the upstream calls the customer back, and no gateway. */
 const isCustomers = ({ callBackUrl }: UpstreamEvent): boolean =>
   callBackUrl !== undefined && !callBackUrl.includes(CALLBACKS);
 

@@ -8,7 +8,7 @@ export const REFUSES = "Redis refuses";
 export const SERVES = "Redis serves again";
 
 /**
- * What passes unmetered passes only while Redis is away, with a key that is valid and has not reached its cap. Its task is bound
+ * A request passes unmetered only while Redis is away, with a key that is valid and has not reached its cap. Its task is bound
  * once, at price 0, for the account that made it, and none of its polls is told that there is no such task.
  */
 export function unmeteredOnce(ledger: Ledger): Finding {

@@ -37,7 +37,7 @@ const TOLERANCE_MS = 50;
 const MAX_AGE_MS = 7_200_000;
 const UNKNOWN_OUTCOMES_MAX = 1000;
 
-/** What a scenario is run with. */
+/** Options of a run of a scenario. */
 export interface RunOptions {
   scenario: string;
   seed: number;
@@ -52,7 +52,7 @@ export interface RunOptions {
   progress(line: string): void;
 }
 
-/** What one gateway has of its own. */
+/** Settings of one gateway. */
 export interface OwnSettings extends Partial<GatewaySettings> {
   /** Where its log goes. */
   log?: string;
@@ -77,7 +77,7 @@ export interface FleetOptions {
   partitions?: number;
   /** Replicas that must have a charge before it is answered; as the gateways decide when left out. */
   confirmReplicas?: number | undefined;
-  /** What gateways do while the store is away; `deny` when left out. */
+  /** The gateways' `store.fallback_strategy`; `deny` when left out. */
   fallbackStrategy?: "allow";
   /** Of a PostgreSQL that the gateways copy the ledger to. */
   archiveUrl?: string;
@@ -93,11 +93,11 @@ export interface FleetStore {
   listen(gateway: string): Promise<string>;
   /** Where the store's names are now. */
   nodes(): Promise<RedisNodes>;
-  /** What passed between gateways and store, where somebody in between has seen it. */
+  /** Data between gateways and store, where a proxy has recorded it. */
   linkEvents(): LinkEvent[];
 }
 
-/** What only some worlds know of their stores. */
+/** Facts that only some worlds have about their stores. */
 export type StoreFacts = Pick<History, "forgotten" | "otherStore"> & Pick<Meta, "clockAheadMs">;
 
 /** Gateways over one store, an upstream that misbehaves when asked to, customers, and what all of them have seen. */
@@ -124,7 +124,7 @@ export interface Fleet {
   note(kind: string, phase?: string): void;
   /** Where the store's names are now. */
   nodes(): Promise<RedisNodes>;
-  /** What has been seen so far, and what the store holds. */
+  /** All that was recorded so far, and the content of the store. */
   history(facts?: Partial<StoreFacts>): Promise<History>;
   /** Waits until nothing is open, reads the store, and puts the history together. */
   finish(facts?: Partial<StoreFacts>): Promise<History>;

@@ -20,7 +20,7 @@ export interface GatewayProcess extends Target {
   stop(): Promise<void>;
 }
 
-/** What differs from one gateway to another. */
+/** Settings that differ from one gateway to another. */
 export interface GatewaySettings {
   commandTimeoutMs: number;
   /** False: as good as never; another gateway does it, and no lease has to be waited for. */
@@ -42,7 +42,7 @@ export interface GatewaySettings {
   partitions?: number | undefined;
   /** Replicas that must have a charge before it is answered; as the gateway decides when left out. */
   confirmReplicas?: number | undefined;
-  /** What is done while the store is away; `deny` when left out. */
+  /** `store.fallback_strategy`; `deny` when left out. */
   fallbackStrategy?: "allow" | undefined;
   /** Of a PostgreSQL. What it has leaves Redis at once. */
   archiveUrl?: string | undefined;
@@ -197,7 +197,7 @@ export async function metricOf(gateway: GatewayProcess, name: string): Promise<n
   return (await metricValues(gateway, name)).reduce((sum, value) => sum + value, 0);
 }
 
-/** Whether a gateway takes requests: draining and an unusable store say no. */
+/** True if a gateway takes requests: not while it drains or its store is unusable. */
 export async function isReady({ adminUrl }: GatewayProcess): Promise<boolean> {
   const response = await fetch(`${adminUrl}/readyz`).catch(() => undefined);
   return response?.status === 200;

@@ -35,7 +35,7 @@ export interface ClientEvent {
   error: string;
 }
 
-/** What a generation's answer meant: a task the gateway was told of, a refusal, or nothing anybody can know. */
+/** Meaning of a generation's answer: a task that the gateway was told of, a refusal, or an unknown outcome. */
 export type Truth = "yes" | "no" | "unknown";
 
 /** One generation as the upstream saw it. */
@@ -87,16 +87,16 @@ export interface LinkEvent {
 
 /** The kind of event that says of a request (its `phase`) that its gateway had no answer of the upstream in time. */
 export const NO_ANSWER = "no answer in time";
-/** The same of an answer that was not clear, as the log tells it. */
+/** As above, of an unclear answer, from the log. */
 export const UNCLEAR = "unclear answer";
 
-/** What the scenario did: `kill` is a SIGKILL of a gateway, everything else is told by its name. */
+/** An action of the scenario: `kill` is a SIGKILL of a gateway, all others have their name. */
 export interface FaultEvent {
   kind: string;
   atMs: number;
   gateway: string;
   phase: string;
-  /** What the log says of it. */
+  /** The log's detail of it. */
   detail?: string;
 }
 
@@ -121,7 +121,7 @@ export interface AccountFacts {
   areOfAccount?: boolean;
 }
 
-/** What operators were told who did the same. */
+/** The answer to an operator who did it too. */
 export interface ByHand {
   kind: "adjust" | "refund";
   accountId: string;
@@ -156,9 +156,9 @@ export interface Meta {
   /** `stepped`: the time was passed in and stepped; there are neither gateways nor an upstream. */
   clock: "redis" | "stepped";
   accounts: AccountFacts[];
-  /** What operators did. */
+  /** The operators' actions. */
   byHand?: ByHand[];
-  /** What `verifyLedger` of src/ledger says. */
+  /** The result of `verifyLedger` of src/ledger. */
   verified: string[];
 }
 
@@ -175,15 +175,15 @@ export interface ToldEndpoint {
 /** The endpoint of what goes to the addresses that requests name. */
 export const CALLBACK = "callback";
 
-/** What a receiver found while a message waited for its answer. */
+/** A receiver's findings while a message waited for its answer. */
 export interface Look {
   /** State of the request, and how it ended. */
   state: string;
   status: string;
   holdsSlot: boolean;
-  /** Whether the ledger has its refund. */
+  /** True if the ledger has its refund. */
   refunded: boolean;
-  /** What a poll through a gateway was told; empty if it got no answer. */
+  /** The answer to a poll through a gateway; empty if there was none. */
   polled: string;
 }
 
@@ -208,7 +208,7 @@ export interface ToldMessage {
   look?: Look;
 }
 
-/** What became of a delivery, as operators see it. */
+/** State of a delivery, as operators see it. */
 export interface StoredTelling {
   endpointId: string;
   webhookId: string;
@@ -241,9 +241,9 @@ export interface TellingFacts {
   stored: StoredTelling[];
   leases: Lease[];
   settlings: Settling[];
-  /** What an operator had sent once more. */
+  /** Messages that an operator had sent once more. */
   byHand: { endpointId: string; webhookId: string; atMs: number }[];
-  /** What was answered so soon came in time, ms. */
+  /** Answers within this time are in time, ms. */
   answerMs: number;
   /** How long after the begin of a try its lease lasts at least, ms. */
   leaseMs: number;
@@ -254,9 +254,9 @@ export interface TellingFacts {
   waiting: number;
 }
 
-/** What PostgreSQL has at the end, and what of the ledger is still in Redis. */
+/** The content of PostgreSQL at the end, and of the ledger in Redis. */
 export interface ArchiveFacts {
-  /** Those that count. */
+  /** Entries that count. */
   entries: LedgerEntry[];
   inRedis: LedgerEntry[];
   /** Rows that do not count, for Redis has lost them. */
@@ -277,7 +277,7 @@ export interface PostedCallback {
   postedMs: number;
   /** HTTP status of the answer; 0 when none came. */
   status: number;
-  /** Whether the request's slot was taken a second later. */
+  /** True if the request's slot was taken a second later. */
   isSlotTaken: boolean;
 }
 
@@ -290,7 +290,7 @@ export interface History {
   store: StoreEntry[];
   /** Records that the store had before and has collected by the end. */
   forgotten: StoreEntry[];
-  /** What another store behind the same address holds. */
+  /** Content of another store behind the same address. */
   otherStore: StoreEntry[];
   telling?: TellingFacts;
   /** Only of a run where nothing but these ends a task. */

@@ -13,7 +13,7 @@ export interface Entry {
   reason: string;
   taskId: string;
   requestId: string;
-  /** What a grant was for. */
+  /** Reference of a grant. */
   reference: string;
 }
 
@@ -48,7 +48,7 @@ export interface RequestRecord {
   admitted: boolean;
 }
 
-/** What the store keeps of one account and its key. */
+/** The store's record of one account and its key. */
 export interface AccountRecord extends AccountFacts {
   balance: number;
   held: number;
@@ -79,7 +79,7 @@ export interface Ledger {
   generations: ClientEvent[];
   /** Settlements that gateways named as lost: why, by request id. */
   namedLost: Map<string, string>;
-  /** Whether the store may have forgotten what it was told at a moment, Unix ms. */
+  /** True if the store may have lost a write of this moment, Unix ms. */
   mayForget(atMs: number): boolean;
 }
 
@@ -140,7 +140,7 @@ export function readLedger(history: History): Ledger {
   };
 }
 
-/** What a store was told after it was copied, and before it was replaced by the copy. */
+/** The writes to a store after it was copied, and before it was replaced by the copy. */
 function lostAdmissions(faults: readonly FaultEvent[]): (atMs: number) => boolean {
   const at = (kind: string): number => faults.find((fault) => fault.kind === kind)?.atMs ?? Number.NaN;
   const [fromMs, toMs] = [at("store is copied") - COPY_SLACK_MS, at("store is older")];

@@ -226,7 +226,7 @@ function openLink(
   };
   client.on("data", (chunk: Buffer) => readCommands(chunk).forEach(onCommand));
   target.on("data", (chunk: Buffer) => readReplies(chunk).forEach(onReply));
-  // What a client sent before it left still arrives, as it does from a kernel's buffer.
+  // Data that a client sent before it left still arrives, as it does from a kernel's buffer.
   client.on("close", () => void toRedis.idle().then(() => target.end()));
   target.on("close", () => void toClient.idle().then(() => client.destroy()));
   for (const socket of [client, target]) socket.on("error", () => undefined);

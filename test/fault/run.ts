@@ -40,7 +40,7 @@ export interface Part {
   name: string;
   title(short: boolean): string;
   judge(options: RunOptions, short: boolean): Promise<Verdict>;
-  /** What `npm test` runs by itself, and the short form leaves out. */
+  /** Scenarios that `npm test` runs by itself, and the short form leaves out. */
   fullOnly?: true;
 }
 

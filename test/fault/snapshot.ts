@@ -76,7 +76,7 @@ export async function countOpen(nodes: RedisNodes, accounts: readonly AccountFac
   return open + slots.filter((exists) => exists === 1).length;
 }
 
-/** What the product's own verification finds, or could not read, in words. */
+/** Findings of the product's own verification, and what it could not read, in words. */
 export async function verifyStore(nodes: RedisNodes): Promise<string[]> {
   const { violations, unread } = await verifyLedger(nodes);
   const found = violations.map(

@@ -51,7 +51,7 @@ interface ReceiverOptions {
   redirects: readonly string[];
   /** Secrets of an account's endpoints, by endpoint id. */
   secretsOf(accountId: string): ReadonlyMap<string, string>;
-  /** What store and API show of the task while its message waits for an answer. */
+  /** The task in store and API while its message waits for an answer. */
   look(message: ToldMessage): Promise<Look | undefined>;
 }
 

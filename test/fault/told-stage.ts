@@ -158,7 +158,7 @@ export class Telling {
     let nodes = await this.#fleet.nodes();
     let knownMs = Date.now();
     for (const one of this.#endpoints) {
-      // What stood still, or was replaced meanwhile, tells of another time.
+      // An answer of a gateway that stood still, or was replaced meanwhile, is of another time.
       if (Date.now() - knownMs > NODES_KNOWN_MS) {
         nodes = await this.#fleet.nodes();
         knownMs = Date.now();

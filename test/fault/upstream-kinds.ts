@@ -4,7 +4,7 @@ import type { Saying, UpstreamTask, Wish } from "./upstream.ts";
 
 /** One way in which the upstream behaves. */
 export interface Kind {
-  /** What its answer to a generation means. */
+  /** Meaning of its answer to a generation. */
   truth: Truth;
   answer(response: ServerResponse, taskId: string): void | Promise<void>;
   /** The id of its task, where that is not a new one; empty: it makes none. */

@@ -4,7 +4,7 @@ import type { AddressInfo, Socket } from "node:net";
 import type { UpstreamEvent } from "./history.ts";
 import { json, KINDS } from "./upstream-kinds.ts";
 
-/** What a generation asks of this upstream, in its prompt or its first shot: `kind=reset life=200 fails=1`. */
+/** Wishes of a generation to this upstream, in its prompt or its first shot: `kind=reset life=200 fails=1`. */
 export interface Wish {
   /** One of KINDS; `ok` answers as it should. */
   kind: string;
@@ -64,7 +64,7 @@ export const wishText = (wish: Partial<Wish>): string =>
   `kind=${wish.kind ?? "ok"} life=${wish.lifeMs ?? 50} fails=${wish.fails ? 1 : 0} ` +
   `delay=${wish.delayMs ?? 0} bad=${wish.badFromMs ?? 0}-${wish.badToMs ?? 0} tag=${wish.tag ?? ""}`;
 
-/** What a gateway sends: a prompt, the shots of a storyboard, or the address of a video with a query. */
+/** A gateway's body: a prompt, the shots of a storyboard, or the address of a video with a query. */
 interface SentBody {
   prompt?: string;
   shots?: { Scene: string }[];
@@ -72,7 +72,7 @@ interface SentBody {
   callBackUrl?: string;
 }
 
-/** What a gateway sends with the adapter kie. */
+/** A gateway's body with the adapter kie. */
 interface KieBody {
   input: SentBody;
   callBackUrl?: string;

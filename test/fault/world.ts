@@ -27,7 +27,7 @@ export interface World extends ProxiedWorld {
   /** The store behind the proxy; its data on disk only where the scenario wants it. */
   server: StoreServer;
   proxy: RedisProxy;
-  /** What another store, which stood behind the same address for a while, holds; read when it has gone. */
+  /** Content of another store that stood behind the same address for a while; read when it has gone. */
   otherStore: StoreEntry[];
   /** Records that the store has forgotten by the end, as it must. */
   forgotten: StoreEntry[];

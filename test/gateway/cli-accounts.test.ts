@@ -157,7 +157,7 @@ describe("tasks", () => {
   test("an unknown task is an error", async () => {
     expect(await refusal("tasks", "show", randomId("task"))).toContain("no task or request");
     expect(await refusal("tasks", "release", randomId("task"))).toContain("no task or request");
-    // What a customer quotes may be an id of his own.
+    // A customer may quote an id of their own.
     expect(await refusal("tasks", "show", "order-1")).toContain("client_request_id");
   });
 });

@@ -26,7 +26,7 @@ interface Seen {
   path: string;
   headers: IncomingHttpHeaders;
   body: string;
-  /** What the command had written when this arrived. */
+  /** The command's output when this arrived. */
   written: string;
 }
 

@@ -46,7 +46,7 @@ interface Command {
   least: number;
   most: number;
   args(text: string, accountId: string, keyId: string): string[];
-  /** What the store has afterwards. */
+  /** The store's content afterwards. */
   shown(account: Shown, key: Shown): unknown;
 }
 // biome-ignore lint/suspicious/noExplicitAny: answers of the management API.

@@ -74,7 +74,7 @@ describe("ledger", () => {
   test("export refuses a ledger that was restored from an older copy, also once it has newer entries", async () => {
     const { accountId, stage, ref } = await givenCliAccount(connection);
     const { cursor } = await json("ledger", "export", "--account", accountId);
-    // What was posted after the copy was made, and exported; the restored ledger never had it.
+    // An entry posted after the copy was made, and exported; the restored ledger never had it.
     const lost = `${cursor}999`;
     const startMs = await storeNowMs(connection.redis);
     await until(async () => (await storeNowMs(connection.redis)) > startMs);
@@ -172,7 +172,7 @@ describe("ledger export to a file with a cursor file", () => {
       );
       child.kill("SIGKILL");
       await exited;
-      // What was written and does not count is what a kill between page and cursor leaves behind.
+      // A kill between page and cursor leaves entries that are written and do not count.
       await appendFile(output, '{"half":');
     }
     expect((await runHere(args)).code).toBe(0);

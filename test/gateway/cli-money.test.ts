@@ -5,7 +5,7 @@ import { randomId } from "../support/store.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
-// What finance and support do on the command line, by the routes of the management API.
+// Finance and support on the command line, by the routes of the management API.
 
 let stage: ManageStage;
 beforeAll(async () => {

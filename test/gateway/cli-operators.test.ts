@@ -8,7 +8,7 @@ import { oneNode } from "../../src/redis/nodes.ts";
 import { givenCliAccount, json, refusal, runHere } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, taskOf } from "../support/store.ts";
 
-// What operators do on the command line: everything has a name in the audit.
+// Operators on the command line: every action has a name in the audit.
 
 let connection: TestConnection;
 beforeAll(async () => {

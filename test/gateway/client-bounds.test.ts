@@ -564,7 +564,7 @@ describe("JSON bodies that do not end", () => {
       200,
     );
     for (const raw of begun) raw.end();
-    // What was held is given back, also where the client went away.
+    // Memory that was held is given back, also where the client went away.
     await until(async () => {
       const raw = await begin(gateway, key);
       raw.write('"}');

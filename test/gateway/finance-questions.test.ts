@@ -140,7 +140,7 @@ async function allTransactions(): Promise<Row[]> {
 }
 
 const isOf = (month: string) => (row: Row) => row.created_at.startsWith(month);
-/** What a kind of entries comes to, in this month. */
+/** Sum of a kind of entries, in this month. */
 const sumOf = (rows: readonly Row[], kind: string, month = MONTH): number =>
   Math.abs(balanceOf(rows.filter((row) => row.kind === kind && isOf(month)(row)))) *
   (kind === "adjustment" ? Math.sign(balanceOf(rows.filter((row) => row.kind === kind))) : 1);

@@ -8,7 +8,7 @@ import { startGatewayProcess } from "../support/processes.ts";
 const childrenOf = (pid: number): number[] =>
   readFileSync(`/proc/${pid}/task/${pid}/children`, "utf8").split(" ").filter(Boolean).map(Number);
 
-/** Whether SIGUSR1 is blocked or ignored, so that no handler of Node takes it; on Linux. */
+/** True if SIGUSR1 is blocked or ignored, so that no handler of Node takes it; on Linux. */
 function ignoresSigusr1(pid: number): boolean {
   const status = readFileSync(`/proc/${pid}/status`, "utf8");
   const caught = /^SigCgt:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0";

@@ -46,7 +46,7 @@ async function change({ keyId }: IssuedKey, changes: KeyChanges): Promise<void> 
 const generate = ({ key }: IssuedKey, address = HOME, path = TEXT_TO_VIDEO, headers = {}): Promise<Reply> =>
   ask("POST", path, { key, body: BOAT, headers: { ...from(address), ...headers } });
 
-/** What everybody is told whose key is unknown: the same bytes but for the request's id. */
+/** The answer to every unknown key: the same bytes but for the request's id. */
 const withoutId = ({ status, headers, body }: Reply) => ({
   status,
   names: [...headers.keys()].sort(),

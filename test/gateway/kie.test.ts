@@ -50,7 +50,7 @@ function expectRow(...cells: string[]): void {
   expect(PAGE.includes(`${line}\n`), `docs/upstreams.md lacks: ${line}`).toBe(true);
 }
 
-/** What a customer sees: the data of a success, else code and text. */
+/** The customer's view: the data of a success, else code and text. */
 function got({ status, body }: Reply): string {
   if (status === 200) return `200 ${JSON.stringify(body.data)}`;
   return `${status}, code ${body.code}: ${body.msg}`;

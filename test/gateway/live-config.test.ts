@@ -188,7 +188,7 @@ test("a price list that begins under load, on two gateways that reload, is in fo
   const other = await startGatewayProcess({ redisUrl: redis.url, upstreamUrl: generator.url });
   const files = ["reference.yaml", "overview.yaml"].map((name) => resolve("config/prices", name));
   const both = [gateway, other];
-  /** What both gateways have from then on; the limit shows that they do. */
+  /** Changes the limit of both gateways; the limit shows that they have it. */
   async function reload(rateLimit: number, beginMs: number): Promise<void> {
     const prices = [{ file: files[0] }, { from: new Date(beginMs).toISOString(), file: files[1] }];
     for (const one of both) {

@@ -117,7 +117,7 @@ test.each([
     ...["GET /transactions?cursor=abc", undefined, "invalid_cursor"],
     "the cursor is not one of an earlier page of this list",
   ],
-  // What stands behind them would be read backwards, in the console, a file of CSV and a customer's program.
+  // Any text behind them would be read backwards, in the console, a file of CSV and a customer's program.
   ...["\u202a", "\u202e", "\u2066", "\u2069"].flatMap((turning) => [
     ...["POST /accounts/{account}/keys", "PATCH /accounts/{account}"].map((target) => [
       ...[target, { label: `paid ${turning}002 dedna` }, "invalid"],
@@ -154,7 +154,7 @@ test.each([
   },
 );
 
-/** What these calls could have changed. */
+/** All that these calls could have changed. */
 async function whole() {
   const paths = [`/accounts/${accountId}`, `/accounts/${accountId}/keys`, "/maintenance", "/tokens"];
   const replies = await Promise.all(paths.map((path) => stage.manage("GET", path)));

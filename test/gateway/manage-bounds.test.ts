@@ -42,7 +42,7 @@ describe("what a token may write", () => {
     }
     expect((await stage.manage("GET", `/accounts/${accountId}`, { token })).body.label).toBe("three");
     expectStatus(await patch(accountId, { label: "admin" }), 200);
-    // What ends something counts apart.
+    // Requests that end something have a count of their own.
     expectStatus(await patch(accountId, { status: "suspended", label: "with more" }, { token }), 429);
     expectStatus(await patch(accountId, { status: "suspended" }, { token }), 200);
     expectStatus(await patch(accountId, { status: "closed" }, { token: child }), 200);

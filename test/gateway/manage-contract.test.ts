@@ -593,7 +593,7 @@ test("a thousand wrong tokens are answered and slowed down, and lock out no toke
   expect([...statuses.keys()].sort()).toEqual([401, 429]);
   expect(statuses.get(401)).toBeLessThanOrEqual(100);
   expectStatus(await read(token), 200);
-  // One that people chose could be found by trying, so it waits; so does one that was revoked since.
+  // A token that people chose could be found by trying, so it waits; so does one that was revoked since.
   expectProblem(await read(), 429);
   expectProblem(await read(revoked.body.token), 429);
 });

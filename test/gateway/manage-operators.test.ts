@@ -7,7 +7,7 @@ import { openConnection } from "../support/store.ts";
 import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
-// What operators do, most of all in the console: who may, what it does, and that it is on record.
+// Operators' work, most of all in the console: who may, its effect, and its record.
 
 let stage: ManageStage;
 beforeAll(async () => {

@@ -3,7 +3,7 @@ import type { PriceList, PriceTable } from "../../src/domain/generation.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
-// What an account pays: its multiplier, price lists that begin at a time, and quotes.
+// Prices of an account: its multiplier, price lists that begin at a time, and quotes.
 
 const SOON_MS = Date.now() + 3_600_000;
 const table = (credits: number): PriceTable =>

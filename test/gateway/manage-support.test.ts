@@ -10,7 +10,7 @@ import { openConnection } from "../support/store.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
-// What support asks: why was this refused, what became of that video, who did it.
+// Questions of support: why was this refused, what became of that video, who did it.
 
 let stage: ManageStage;
 beforeAll(async () => {
@@ -170,7 +170,7 @@ test("a task has its own transactions alone: charge, refund, and who made it and
   expect(await of(other)).toMatchObject([{ kind: "charge", task_id: other }]);
   const { request_id: requestId } = await get(`/tasks/${completed}`);
   expect(await of(requestId)).toEqual(await of(completed));
-  // Those of one tick are charged in the same millisecond.
+  // Requests of one tick are charged in the same millisecond.
   const together = await Promise.all(
     Array.from({ length: 8 }, () => stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT })),
   );

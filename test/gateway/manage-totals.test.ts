@@ -12,7 +12,7 @@ import { BOAT, PRO_TEXT_TO_VIDEO, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let redis: TestRedis;
 let stage: ManageStage;
-/** What each account was charged, in the order of their ids. */
+/** Charges of each account, in the order of their ids. */
 const SPENT: Record<string, number> = { anna: 10, bert: 160, cleo: 20 };
 beforeAll(async () => {
   redis = await givenRedis();

@@ -25,7 +25,7 @@ afterAll(async () => {
   await redis.stop();
 });
 
-/** What operators' views answer, by path. */
+/** Operators' views, by path. */
 const VIEWS: [path: string, scope: string, schema: TSchema][] = [
   ["/health", "usage:read", schemas.Health],
   ["/live", "usage:read", schemas.Live],
@@ -247,7 +247,7 @@ test("the overview counts what is charged, refunded and granted today, a moment 
   const before = await moneyNow();
   const { key } = await stage.gateway.givenKey({ credits: 500 });
   expectStatus(await generate(key), 200);
-  // What the tests before did may be counted meanwhile, too; nothing is ever taken off.
+  // Requests of the tests before may be counted meanwhile, too; a count never goes down.
   await until(async () => {
     const { today, month } = await moneyNow();
     return [today, month].every(

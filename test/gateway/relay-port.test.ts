@@ -44,7 +44,7 @@ async function readsDuring(work: () => Promise<void>): Promise<string[]> {
   monitor.write("MONITOR\r\n");
   await until(() => shown.startsWith("+OK"), "MONITOR to begin");
   await work();
-  // What is read last is seen last.
+  // The last record is read last.
   await redis.get("tg:{p00}:request:the-end");
   await until(() => shown.includes("request:the-end"), "the monitor");
   monitor.destroy();

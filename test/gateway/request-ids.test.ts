@@ -25,7 +25,7 @@ describe("X-Request-Id of the client", () => {
     expect(new Set(replies.map(({ body }) => body.data.task_id)).size).toBe(2);
     const { data } = (await gateway.request("GET", "/api/v1/credits", { key })).body;
     expect(data.balance).toBe(10);
-    // What support is told leads to the line, and the line to the ledger's name.
+    // The id given to support leads to the line, and the line to the ledger's name.
     const lines = gateway.logs.map((line) => JSON.parse(line));
     const found = lines.filter((line) => line.client_request_id === "order-1.a_B");
     expect(found.map(({ request_id }) => request_id)).toEqual(ours);

@@ -27,7 +27,7 @@ afterAll(async () => {
   await redis.stop();
 });
 
-/** What a load balancer does: asks each gateway whether it is ready, and sends to those that are. */
+/** A load balancer: asks each gateway if it is ready, and sends to those that are. */
 function balancer(gateways: () => GatewayProcess[]) {
   let ready: GatewayProcess[] = gateways();
   let next = 0;

@@ -10,7 +10,7 @@ const METHODS = ["GET", "POST", "PUT", "DELETE", "PATCH", "PROPFIND", "MKCOL", "
 
 const word = (): string => randomBytes(6).toString("hex");
 
-/** What a client could hope to leave its mark with; each answer is fine. */
+/** Values by which a client could hope to add series; each answer is fine. */
 async function hostileWave(gateway: TestGateway): Promise<string[]> {
   const words: string[] = [];
   const marked = (): string => {

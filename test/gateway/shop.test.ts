@@ -218,7 +218,7 @@ test("a shop's month ends with the same books at the shop and at Tollgate", asyn
     return made.body.data.task_id;
   };
   try {
-    // What the shop itself has noted.
+    // The shop's own notes.
     const books = { purchases: 0, charges: 0, refunds: 0, reversals: 0 };
     const price = 10;
     const { customer_id: id, api_key: first } = await post("/customers", { email: "max@example.com" });
@@ -232,7 +232,7 @@ test("a shop's month ends with the same books at the shop and at Tollgate", asyn
       expect(new Set(answers.map((answer) => JSON.stringify(answer))).size).toBe(1);
       books.purchases += answers[0].credits;
     }
-    // The same order with another amount is refused, and changes nothing.
+    // The order with another amount is refused, and changes nothing.
     const other = await unlucky.call("POST", `/customers/${id}/orders/1/paid`, { package: "enterprise" });
     expectStatus(other, 409);
 

@@ -59,7 +59,7 @@ test.each(WAYS)(
     const before = proxy.count(script);
     const { passed, refused } = await many(() => ask(key));
     expect(proxy.count(script) - before).toBe(passed.length);
-    // What the gateway last knew of the key, though nobody has asked for it.
+    // The gateway's last numbers of the key, though nobody has asked for them.
     expectSlowDown(refused, { limit: 1000, remaining: 999, maxConcurrent: 1000, active: 1 });
 
     const other = await stage.givenKey();

@@ -136,7 +136,7 @@ describe("authentication comes first, on every path", () => {
   });
 });
 
-/** What a key that may do exactly one thing is refused, before anything is consumed. */
+/** Refusals to a key that may do exactly one thing, before anything is consumed. */
 const REFUSALS: [
   what: string,
   status: number,

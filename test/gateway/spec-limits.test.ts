@@ -203,7 +203,7 @@ describe("the limits", () => {
       last = await generate();
       return last.body.code !== 2001;
     });
-    // What gave way is the memory and not the window: the first request still counts there.
+    // The memory gave way and not the window: the first request still counts there.
     expect(limitsOf(last)).toMatchObject({ limit: 2, remaining: 1 });
   });
 

@@ -74,7 +74,7 @@ export function asking(gateway: TestGateway) {
   };
 }
 
-/** What is known of a key and its account: all that a request could consume. */
+/** All facts of a key and its account that a request could consume. */
 export async function consumption(gateway: TestGateway, issued: IssuedKey) {
   const account = await readAccount(oneNode(gateway.redis), issued.accountId);
   const credits = await gateway.request("GET", "/api/v1/credits", { key: issued.key });

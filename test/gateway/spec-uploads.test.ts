@@ -62,7 +62,7 @@ async function upload(
   return conforming({ status: response.status, headers: response.headers, body: await response.json() });
 }
 
-/** The same form as bytes, for sending in other ways. */
+/** The form as bytes, for sending in other ways. */
 async function formBytes(form: FormData): Promise<{ bytes: Buffer; type: string }> {
   const response = new Response(form);
   return { bytes: Buffer.from(await response.arrayBuffer()), type: response.headers.get("content-type")! };

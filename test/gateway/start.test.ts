@@ -114,7 +114,7 @@ function consoleIn(printed: string): { url: string; token: string } {
 const linesIn = (printed: string): string =>
   printed.slice(printed.indexOf("export TOLLGATE="), printed.indexOf(LAST_LINE));
 
-/** What a shell says of lines that are typed into it; `said` without the echo of the lines. */
+/** A shell's output for lines that are typed into it; `said` without the echo of the lines. */
 function paste(program: string, args: readonly string[], lines: string) {
   const env = { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` };
   return new Promise<{ stdout: string; said: string }>((done, fail) => {

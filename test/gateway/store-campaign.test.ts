@@ -24,7 +24,7 @@ const SERVED_MIN = 2 * CHARGED_MIN;
 const CLIENTS = 24;
 const SEED = Number(process.env.SEED ?? randomInt(2 ** 31));
 
-/** What the upstream does with a request; the plain success is the most frequent. */
+/** The upstream's reaction to a request; the plain success is the most frequent. */
 const DIRECTIVES = [
   ...Array<string>(12).fill("duration=0"),
   "duration=0 fail",

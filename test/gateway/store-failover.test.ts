@@ -364,7 +364,7 @@ test("a primary that stays writable after another was promoted by hand is left b
   stays.moveTo(pair.primary);
   await stays.logged("this primary is of an earlier time");
   expect(stays.isUsable()).toBe(false);
-  // One that started anew, while the other is gone, is the only one there is.
+  // A node that started anew, while the other is gone, is the only one there is.
   await pair.replica.kill();
   await pair.primary.kill();
   await pair.primary.startAgain();

@@ -57,7 +57,7 @@ test("another key's request goes before most of a flood that was there first", a
     expectStatus(await asked, 200);
     const replies = await Promise.all(flood);
     expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([402]));
-    // What was under way already, and some that a busy client reads early.
+    // Requests already under way, and some that a busy client reads early.
     expect(order.indexOf("honest")).toBeLessThan(450);
   });
 });

@@ -65,7 +65,7 @@ async function givenConnection(redisUrl: string, logs: string[] = [], commandTim
   return { connection, store, settlements, close };
 }
 
-/** What the metrics of this gateway say of charges. */
+/** Charges by the metrics of this gateway. */
 async function counted({ connection }: Awaited<ReturnType<typeof givenConnection>>) {
   const { settlements, creditsConsumed } = connection.metrics;
   const bound = (await settlements.get()).values.find(({ labels }) => labels.outcome === "bound");
@@ -202,7 +202,7 @@ test("charges of a live gateway wait for the Redis that admitted them while anot
     const { values } = await connection.metrics.outboxOfOtherStores.get();
     expect(values[0]?.value).toBe(2);
 
-    // What belongs to the other Redis settles there meanwhile, and clears nothing of the first one's.
+    // A settlement of the other Redis is made there meanwhile, and clears none of the first one's.
     const there = createStage(await openConnection(other.url), { clock: "redis", partition: 4 });
     const generation = there.request(await there.givenKey(), HOUR);
     await store.admit(generation, TIERS);

@@ -41,7 +41,7 @@ test("kill -9 of Redis under load loses no charge that was answered, and leaves 
   }
 
   expect(new Set(refusals)).toEqual(new Set([503]));
-  // What was answered before its BIND could run is settled by the outbox.
+  // Charges answered before their BIND could run are settled by the outbox.
   await until(
     async () => (await readLedger(redis.client, key)).held === 0 && (await waiting()) === 0,
     "the outbox",

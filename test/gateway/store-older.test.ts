@@ -113,7 +113,7 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   );
   await expect(granting, "an action of the console").rejects.toThrow("tollgate store accept");
   session.close();
-  // One that has never met this store learns it from the store itself.
+  // A gateway that has never met this store learns it from the store itself.
   const stranger = await givenGatewayOn(await mkdtemp(join(tmpdir(), "tollgate-stranger-")));
   await refused(stranger);
   expect(await readyz(stranger)).toBe(503);
@@ -150,12 +150,12 @@ test("a Redis that comes back older is refused by every gateway, named, accepted
   await rm(copy, { recursive: true });
 });
 
-/** What `ledger verify` finds. */
+/** Findings of `ledger verify`. */
 const verified = async (): Promise<{ invariant: string }[]> =>
   (JSON.parse((await tollgate("ledger", "verify")).stdout) as { violations: { invariant: string }[] })
     .violations;
 
-/** What `store show` or `store accept` says. */
+/** Output of `store show` or `store accept`. */
 interface Listed {
   lost: {
     at: string;
@@ -235,7 +235,7 @@ test("each lost entry is listed: what is sent again apart from what an operator 
   await rm(copy, { recursive: true });
 });
 
-/** Those that do not expire: names that probes write come and go. */
+/** Names that do not expire: those that probes write come and go. */
 async function lastingNames(): Promise<string[]> {
   const names = (await redis.client.keys("*")).sort();
   const expiries = await Promise.all(names.map((name) => redis.client.pexpiretime(name)));

@@ -25,10 +25,10 @@ const bind = (requestId: string, ageMs = 0): Settlement => ({
   },
 });
 
-/** What Redis says where it answers. */
+/** An error with which Redis answers. */
 const saying = (message: string): Error => Object.assign(new Error(message), { name: "ReplyError" });
 
-/** What a command in a script meets while slots move, the cluster is down, or the server lost its primary. */
+/** Errors of a command in a script while slots move, the cluster is down, or the server has lost its primary. */
 const IN_MOVING_SLOTS = [
   "Script attempted to access a non local key in a cluster node",
   "Script attempted to access keys that do not hash to the same slot",
@@ -36,7 +36,7 @@ const IN_MOVING_SLOTS = [
   "Script attempted to execute a write command while the cluster is down and readonly",
   "Can not execute the command on a stale replica",
 ];
-/** What Redis appends to the error of a whole call. */
+/** The text that Redis appends to the error of a whole call. */
 const OF_A_SCRIPT = " script: 5761a45384f9b7a2ff6ddb1cb9ed198f7c8fb626, on @user_script:2.";
 
 /** An outbox whose store answers everything but for `failures`, which come first; and what the store has run. */

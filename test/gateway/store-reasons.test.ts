@@ -22,7 +22,7 @@ async function givenServer(server: Server): Promise<number> {
 const LIBRARY =
   /Stream isn't|RESP|Connection is closed|enableOfflineQueue|\[ioredis\]|\bstart one\b|npm start/;
 
-/** What a gateway logs, and what doctor and a command print, of a Redis at this address. */
+/** The gateway's log, and the output of doctor and of a command, about a Redis at this address. */
 async function wordsAbout(redisUrl: string): Promise<{ log: string; doctor: string; command: string }> {
   const gateway = await givenGateway({ redisUrl });
   undo.push(() => gateway.stop());

@@ -53,7 +53,7 @@ const says = (gateway: TestGateway, words: string): Promise<void> =>
   until(() => gateway.logs.some((line) => line.includes(words)), words);
 const replaced = async (gateway: TestGateway): Promise<string | undefined> =>
   (await gateway.metric("tollgate_store_replaced "))[0];
-/** What is left when the names that probes write have expired. */
+/** Names that remain once those that probes write have expired. */
 const names = async (): Promise<string[]> =>
   (await redis.client.keys("*")).filter((name) => !name.includes(":probe:"));
 
@@ -70,7 +70,7 @@ test("a Redis that comes back empty is refused, left empty, and used once an ope
   expect(await readyz(gateway)).toBe(503);
   expectStatus(await generate(gateway, key), 503);
   expect(await replaced(gateway)).toBe("tollgate_store_replaced 1");
-  // One that starts on the same folder, operators' commands and the management API, too.
+  // A gateway that starts on the same folder, operators' commands and the management API, too.
   const later = await givenGatewayOn(folder);
   await says(later, "Redis is empty");
   expect(await readyz(later)).toBe(503);

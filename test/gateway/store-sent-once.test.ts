@@ -58,7 +58,7 @@ test("a script whose call failed is not sent again, be it an error or no answer 
   await expect(grant("no answer in time"))
     .rejects.toThrow(/timed out/)
     .finally(() => redis.resume());
-  // What the client might have sent a second time stands in front of this on its connection.
+  // A command that the client might have sent a second time stands in front of this on its connection.
   await client.ping();
   expect(await callsSoFar()).toBe(calls + 2);
   expect((await accountIn(client, account)).balance).toBe("20");

@@ -348,7 +348,7 @@ test("hundreds of abandoned tasks are worked off with at most four questions at 
     const key = await givenKey(own.client, { credits: 10_000 });
     await Promise.all(Array.from({ length: 300 }, () => generate(sweeping, key)));
     expect(await makeDue(own.client, key.accountId)).toBe(300);
-    // What finds the queue full stays on the list and is taken as soon as there is room.
+    // A task that finds the queue full stays on the list and is taken as soon as there is room.
     await until(async () => (await readLedger(own.client, key)).slots.length === 0, "all tasks to be ended");
     expect(most).toBe(4);
     expect((await readLedger(own.client, key)).totalUsed).toBe(3000);

@@ -13,7 +13,7 @@ import { type Sections, startGatewayProcess } from "../support/processes.ts";
 import { generate, givenKey, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 
 let redis: TestRedis;
-/** What each test has begun; ended in reverse. */
+/** Resources that each test has begun; ended in reverse. */
 const begun: (() => Promise<unknown>)[] = [];
 beforeAll(async () => {
   redis = await givenRedis();
@@ -65,7 +65,7 @@ async function givenUpstream({ path = "", hanging = false } = {}) {
   const { port } = server.address() as AddressInfo;
   const upstream = {
     url: `http://127.0.0.1:${port}${path}`,
-    /** The same upstream by another name. */
+    /** The upstream by another name. */
     otherUrl: `http://localhost:${port}${path}`,
     asked,
     hanging,

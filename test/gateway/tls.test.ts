@@ -248,7 +248,7 @@ describe("files that change", () => {
       while (loading) seen.push(await ask(gateway.url + CREDITS, { ca, headers, agent }));
     };
     const clients = Promise.all([load(fresh), load(fresh), load(kept), load(kept)]);
-    // What fails while this waits for something else is seen at the end.
+    // Failures while this waits for something else are seen at the end.
     clients.catch(() => undefined);
     const renewed = () => seen.some(({ fingerprint256 }) => fingerprint256 === fingerprintOf(next));
     await until(() => seen.length > 20, "the load to flow");

@@ -186,7 +186,7 @@ describe("with an endpoint", () => {
       ids[name] = reply.headers.get("x-request-id")!;
     });
     traceOfRoot = lineOf(gateway, ids.refused!)?.trace_id;
-    // What waits is sent when the gateway drains.
+    // Spans that wait are sent when the gateway drains.
     await gateway.stop();
     spans = collector.spans();
     sentWith = collector.heard.map(({ headers }) => headers);

@@ -107,7 +107,7 @@ test("an account with too many unknown outcomes makes no further request until a
   expectStatus(await generate(stage.gateway, key), 200);
 });
 
-// What is in flight when the bound is reached was admitted, and counts all the same.
+// Requests in flight when the bound is reached were admitted, and count all the same.
 test("requests in flight when the bound is reached are carried out, and none is admitted after them", async () => {
   const key = await stage.givenKey();
   const inFlight = await Promise.all(

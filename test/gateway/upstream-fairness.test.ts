@@ -107,7 +107,7 @@ test("another account's generation is made at once while one account's take all 
   for (let round = 0; round < 3; round++) expectStatus(await generate(gateway, other), 200);
   expect(generator.requests).toHaveLength(6 + 3);
   await generator.stop();
-  // Those that hung are lost; what waited goes on to an upstream that has gone. Neither is refused as overloaded.
+  // Requests that hung are lost; those that waited go on to an upstream that has gone. Neither is refused as overloaded.
   await Promise.all(flood);
   expect(refused).toHaveLength(FLOOD - 14);
 });

@@ -22,7 +22,7 @@ const SETTINGS = {
 };
 
 interface Case {
-  /** What the rounds say, one after the other; the last one stays. */
+  /** Results of the rounds in their order; the last one stays. */
   rounds: ("replicas" | "none")[];
   /** Another run of the primary answers from this round on. */
   replacedAt?: number;

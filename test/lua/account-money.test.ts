@@ -16,7 +16,7 @@ afterAll(() => connection.close());
 
 const ACTOR = { by: "ann", requestId: "" };
 
-/** What ADMIT answers after each change of an account, and the account's money as Lua and TypeScript write it. */
+/** Answers of ADMIT after each change of an account, and the account's money as Lua and TypeScript write it. */
 async function answersOf(scripts: ScriptRunner): Promise<unknown[]> {
   const stage = createStage(connection, { scripts });
   const key = await stage.givenKey({ credits: 1000 });

@@ -24,7 +24,7 @@ import {
 } from "../support/store.ts";
 import { ARCHIVE_MUTANTS, plant } from "./mutants.ts";
 
-// What the store keeps until an archive has it: ended requests, and which accounts and keys have changed.
+// Records that the store keeps until an archive has them: ended requests, and which accounts and keys have changed.
 
 let connection: TestConnection;
 let stage: Stage;
@@ -106,7 +106,7 @@ test("a store without an archive notes no changes, and collects as before", asyn
   expect(await collectNow(generation)).toBe("collected");
 });
 
-/** What each check of the tests below has found, with scripts that may be mutants. */
+/** Findings of each check of the tests below, with scripts that may be mutants. */
 async function findings(run: Run) {
   await useArchive();
   const key = await (async () => {

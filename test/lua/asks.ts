@@ -14,7 +14,7 @@ export interface Ask {
   expected(): Reply;
 }
 
-/** What a command is about, counted from the latest; nothing before the first request. */
+/** The request that a command is about, counted from the latest; undefined before the first request. */
 export function targetOf({ world, sent }: Run, command: Command, index?: number): Sent | undefined {
   if (!("request" in command) || command.request === undefined) return undefined;
   const withTask = "tasks" in command && command.tasks;
@@ -75,7 +75,7 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
       const taskId = ownTask(command.task === "own" ? request : neighbour.request);
       const data = `{"task_id":"${taskId}"}`;
       const { generation, admission, admittedAtMs } = request;
-      // What a BIND says of the price counts only where there was no admission to fix it.
+      // The price in a BIND counts only where there was no admission to fix it.
       const price = admission ? generation.price + 1 : generation.price;
       const bind = () => stage.bind({ ...generation, price, admittedAtMs }, taskId, data);
       return {

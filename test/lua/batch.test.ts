@@ -30,7 +30,7 @@ const outcomes = async (calls: ScriptCall[]): Promise<unknown[]> =>
 
 const admitting = (key: KeyRef) => stage.onItsWay(() => stage.admit(stage.request(key)));
 
-/** What is stored under the names of one key and its account, but for what all of a partition share. */
+/** Records under the names of one key and its account, but for those that all of a partition share. */
 const own = async (key: KeyRef) =>
   Object.entries(await stage.everything()).filter(
     ([name]) => name.endsWith(key.keyId) || name.endsWith(key.accountId),

@@ -125,7 +125,7 @@ test("a task id belongs to one request over all partitions of a cluster, until i
   expect(await two.bind(stranger.generation, taskId)).toBe("bound");
 });
 
-/** What the owner of a task id is answered once the upstream says that the task is completed, by what came before. */
+/** The answers to the owner of a task id once the upstream reports the task as completed, by the steps before. */
 async function playDisputes(scripts: ScriptRunner): Promise<Record<string, string>> {
   const [here, there] = [11, 12].map((partition) => createStage(connection, { partition, scripts }));
   const key = await here!.givenKey();

@@ -135,7 +135,7 @@ async function addKey(
   if (credits > 0) recharge(world, key, credits, `key:${ref.keyId}`);
   world.keys.push(key);
   run.refs.push(ref);
-  // What is in shadow mode bounds nothing.
+  // A limit in shadow mode bounds nothing.
   const free = (TIERS[tier]?.shadow ?? []).map((limit) => [NAMES[limit], Number.POSITIVE_INFINITY]);
   const limits = { ...(TIERS[tier] ?? TIERS.standard), ...own, ...Object.fromEntries(free) };
   run.widest.set(ref.keyId, limits as Limits);

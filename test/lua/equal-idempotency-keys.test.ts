@@ -28,7 +28,7 @@ afterAll(() => connection.close());
 
 type Step = "admit" | "unsent" | "refused" | "due" | "unclear" | "bind";
 
-/** What a gateway does about one request. */
+/** A gateway's steps for one request. */
 interface Life {
   /** ADMIT's reply was lost: the gateway only voids the request, and the ADMIT arrives whenever it does. */
   isLost: boolean;
@@ -121,7 +121,7 @@ async function take(stage: Stage, one: Sent, step: Step): Promise<string> {
   }
 }
 
-/** What is stored of a request: its record, its slot, and the entry of the Idempotency-Key if it is this request's. */
+/** Records of a request: its own, its slot, and the entry of the Idempotency-Key if it is this request's. */
 async function storedOf({ redis }: Stage, { generation }: Sent) {
   const { key, requestId, idempotency } = generation;
   const record = await readRequest(redis, requestNameOf(generation));

@@ -6,7 +6,7 @@ export const LUA_FOLDER = join(import.meta.dirname, "../../lua");
 
 const INCLUDES = readdirSync(join(LUA_FOLDER, "include")).map((name) => name.replace(".lua", ""));
 
-/** What the header of one script promises. */
+/** The promises in the header of one script. */
 export interface Header {
   /** Names of records, and of other arguments; the last one may be `name...`. */
   keys: string[];
@@ -17,7 +17,7 @@ export interface Header {
 }
 
 /**
- * What `-- BOUND` in a script's header says: commands, and values that they answer, of one call, or of one item of a batched
+ * The number behind `-- BOUND` in a script's header: commands, and values that they answer, of one call, or of one item of a batched
  * script. However large an account is, a call takes no more of them.
  */
 export function boundOf(text: string): number {
@@ -67,7 +67,7 @@ function outcomesOf(own: string): string[] {
   return [...new Set(literals.flatMap(([, compared, literal]) => (compared ? [] : (literal ?? []))))].sort();
 }
 
-/** What a script's header says otherwise than its body does. */
+/** Promises in a script's header that its body does not keep. */
 export function liesOf(text: string): string[] {
   const { keys, args, outcomes, body } = parseHeader(text);
   const unused = (names: readonly string[]): string[] =>
@@ -83,7 +83,7 @@ export function liesOf(text: string): string[] {
   return said === done ? lies : [...lies, `RETURNS: ${said}, ${done}`];
 }
 
-/** What the replies in a text have as their second value, each once; of a call its name, but `int(now)` is now, as a text. */
+/** Second values of the replies in a text, each once: of a call its name, but `int(now)` is now, as a text. */
 export const secondValuesOf = (text: string): string[] => [
   ...new Set(
     [...text.matchAll(/\breturn (?:\{ |reply(?:_with)?\()[^,]*, (?:int\((now)\)|([\w".]+))/g)].map(
@@ -105,7 +105,7 @@ const withoutComments = (text: string): string => text.replaceAll(/--(?!@).*$/gm
 /** Code alone: neither comments nor what stands in quotation marks. */
 const withoutTexts = (text: string): string => withoutComments(text).replaceAll(/"[^"\n]*"|'[^'\n]*'/g, '""');
 
-/** What a file uses of others without including them itself, and what it includes and does not use. */
+/** Functions that a file uses without including their file, and files that it includes and does not use. */
 export function undeclared(file: string): { missing: string[]; unused: string[] } {
   const text = readScript(file);
   const code = withoutComments(text);

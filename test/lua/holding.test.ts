@@ -6,7 +6,7 @@ import { holding } from "../../src/scripts/surveys.ts";
 import { createStage, openConnection, type TestConnection } from "../support/store.ts";
 import { HOLDING_MUTANTS, plant } from "./mutants.ts";
 
-// What HOLDING adds up of an account that the ledger check reads in slices, and how many holds it reads at most.
+// Sums of HOLDING for an account that the ledger check reads in slices, and how many holds it reads at most.
 
 let connection: TestConnection;
 beforeAll(async () => {

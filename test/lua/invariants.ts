@@ -132,7 +132,7 @@ function checkKeys({ sent }: Run): void {
   }
 }
 
-/** What has a bound keeps it. Money, holds and slots never expire; tombstones do. */
+/** Each bound is kept. Money, holds and slots never expire; tombstones do. */
 async function checkBounds(run: Run, records: readonly Fields[]): Promise<void> {
   const { redis } = run.stage;
   const expires = async (name: string): Promise<boolean> => (await redis.pttl(name)) > 0;

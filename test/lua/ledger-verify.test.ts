@@ -147,7 +147,7 @@ test("a sound ledger with a request in every state has no violation", async () =
   });
 });
 
-/** What is done to the ledger, and under which names it is found: exactly these. */
+/** Changes of the ledger, and the names under which each is found: exactly these. */
 const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a stored balance that is one off",
@@ -594,7 +594,7 @@ test.each([
   stage.clock.nowMs += HOUR_MS;
   await admitAndBind();
   expect(await complaints(), "once time has caught up").toEqual([]);
-  // What it forgets from now on is found as ever.
+  // Losses from now on are found as ever.
   await changeCounters(connection.redis, key.names.key, { day_count: (earlier) => earlier - 9 });
   await connection.redis.del(key.names.window);
   expect(await complaints()).toHaveLength(2);
@@ -678,7 +678,7 @@ test("a snapshot of an account with 20,000 references reads none of them, and th
   const { violations } = await verify();
   expect(violations.map(({ invariant }) => invariant)).toEqual(["references"]);
   expect(violations[0]?.message).toMatch(/^2000\d of 141500 credits, in the ledger \d of 1500$/);
-  // One that was added after the snapshot: the sum is not that of its instant, so nothing is concluded from it.
+  // A reference added after the snapshot: the sum is not that of its instant, so nothing is concluded from it.
   await redis.hset(references, "later", 1);
   expect(await sumReferences(RUN, place, snapshot.references)).toBeUndefined();
 });

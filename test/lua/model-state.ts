@@ -40,7 +40,7 @@ export interface ModelAccount {
   /** Admissions while it had limits. */
   admissions: SharedMark[];
   ledger: Entry[];
-  /** What each stands for. */
+  /** The grant that each stands for. */
   references: Map<string, string>;
   /** Ids of requests that operators refunded. */
   refunds: Set<string>;
@@ -59,7 +59,7 @@ interface AdmissionMark {
   counted: boolean;
 }
 
-/** What a request has of its key's credits of a month: those it holds or has consumed. */
+/** A request's part of its key's credits of a month: held or consumed. */
 interface Spending {
   atMs: number;
   credits: number;
@@ -104,13 +104,13 @@ export interface ModelRequest {
   boundAtMs?: number;
   /** Of the Idempotency-Key that is or was its own. */
   digest?: string;
-  /** What it left of its Idempotency-Key when its hold was void and its outcome unknown. */
+  /** The entry that it left of its Idempotency-Key when its hold was void and its outcome unknown. */
   leftKey?: ModelIdempotency;
   /** The upstream had surely made no task when its hold was void, so no BIND of it is ever sent. */
   refused?: boolean;
   /** Nothing of it went upstream, as somebody said, perhaps after its hold was void. */
   unsent?: boolean;
-  /** What it was answered while it was held. */
+  /** Its answer while it was held. */
   unknown?: string;
   /** The order in which it was admitted and charged among all that was. */
   admittedTurn?: number;
@@ -228,7 +228,7 @@ export const slotsOf = (world: World, key: ModelKey): string[] =>
     .filter(({ state }) => state === "held" || state === "bound")
     .map(({ generation }) => generation.requestId);
 
-/** What limits over all keys of an account leave; undefined where it has none. */
+/** The rest of the limits over all keys of an account; undefined where it has none. */
 export function sharedOf(world: World, account: ModelAccount) {
   const { limits, limitsTurn } = account;
   if (!limits) return undefined;

@@ -19,7 +19,7 @@ const ON_CLUSTER = process.env.MODEL_ON === "cluster";
 const LANES = 4;
 /** The verbs of the model. PROBE is no part of an account's life, ISSUE only begins it. */
 const MODELLED = ["admit", "bind", "void", "inspect", "observe", "credits", "recharge", "reverse"];
-/** What the sequences never ask for; the tests of each script do. */
+/** Commands that the sequences never have; the tests of each script do. */
 const UNASKED = [
   "admit restricted",
   ...["recharge", "reverse"].flatMap((script) => [`${script} unknown_account`, `${script} forgotten`]),

@@ -112,7 +112,7 @@ export function admit(world: World, request: ModelRequest, notAfterMs: number): 
   return noted.length > 0 ? answer("admitted", noted.join("")) : answer("admitted");
 }
 
-/** What a request with this Idempotency-Key is answered instead of being admitted. */
+/** The answer to a request with this Idempotency-Key that is not admitted. */
 function repeat(
   world: World,
   { digest, fingerprint }: { digest: string; fingerprint: string },
@@ -167,7 +167,7 @@ export function bind(
   const { idempotency } = generation;
   const known = idempotency && world.idempotency.get(idempotency.digest);
   const isOthers = known?.first !== undefined && known.first.request !== request;
-  // What it left of its key has expired, so nobody knows whether a repeat was charged.
+  // The entry that it left of its Idempotency-Key has expired, so nobody knows if a repeat was charged.
   const isLost = request.leftKey !== undefined && request.leftKey !== known;
   const mayCharge = !isOthers && !isLost && spendableOf(world, key.account) >= generation.price;
   const charged = wasHeld || mayCharge;
@@ -319,7 +319,7 @@ function unblock(world: World, { unknown, key: { account } }: ModelRequest): voi
   if (unknown !== undefined && account.blocked) block(world, account, account.blocked.limit);
 }
 
-/** What the upstream says of a task. Ended once; failed is refunded if it was charged. */
+/** Applies the upstream's report on a task. It ends once; a failed task is refunded if it was charged. */
 export function observe(
   world: World,
   request: ModelRequest,
@@ -567,7 +567,7 @@ export function collect(
     const { account } = request.key;
     const mayBeCharged = request.state !== "void" || !(request.refused || request.unsent);
     if (mayBeCharged) account.collectedUntilMs = Math.max(account.collectedUntilMs, request.dueAtMs ?? 0);
-    // What was taken from the key stays taken; only the request itself is forgotten.
+    // Credits taken from the key stay taken; only the request itself is forgotten.
     if (request.admission) request.key.forgotten.push(request.admission);
     if (request.taskId !== undefined) world.tasks.delete(request.taskId);
   }

@@ -37,7 +37,7 @@ import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { inShare, MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
 
-// What operators do to balances by hand: adjustments, and refunds of tasks that have finished.
+// Changes of balances by operators: adjustments, and refunds of tasks that have finished.
 
 let redis: TestRedis;
 let nodes: RedisNodes;
@@ -433,7 +433,7 @@ async function byHand(nodes: RedisNodes): Promise<unknown> {
   await adjust(-balance - 1, "r-3");
   await adjust(-balance, "r-4");
   await adjust(1, "r-5", randomId("acc"));
-  // What the callers look for in the ledger, the script does not take for granted.
+  // The script checks for itself the entries that its callers look for in the ledger.
   const { requestId } = tasks.kept!;
   seen.push((await run(refund, { ...call, requestId, reference: "f-3" })).outcome);
   const [found] = await readLedger(stage.redis, stage.partition, LEDGER_START);

@@ -1789,13 +1789,13 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
   mutant("a refund without its operator", "include/refund", "operator and operator[field]", "false"),
 ];
 
-/** What a full store would wait for: what makes room, what settles, and what stops who has filled it. */
+/** Scripts for which a full store would wait: those that make room, that settle, and that stop whoever has filled it. */
 export const FULL_MUTANTS: readonly Mutant[] = [
   ...["turn", "note", "archived", "trim", "rollup", "collect"],
   ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token"],
 ].map((file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom\n", "#!lua\n"));
 
-/** What would add to a full store. */
+/** Scripts that would add to a full store. */
 export const FILLING_MUTANTS: readonly Mutant[] = ["admit", "recharge", "adjust"].map((file) =>
   mutant(`${file} fills a full store`, file, "#!lua\n", "#!lua flags=allow-oom\n"),
 );
@@ -1990,7 +1990,7 @@ export const PACKED_MUTANTS: readonly Mutant[] = [
   mutant("only spaces are encoded", "include/request", '"[%s%%]"', '"%s"'),
 ];
 
-/** What a key is held to after a change of it. */
+/** Terms of a key after a change of it. */
 export const TERMS_MUTANTS: readonly Mutant[] = [
   without("a changed key keeps its terms", "include/key_change", '  call("HDEL", key, "terms")\n'),
   without("a revoked key keeps its terms", "revoke", 'call("HDEL", key, "terms")\n'),
@@ -2482,7 +2482,7 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant("the whole family ends", "revoke-token", "at and is_descendant[at] or false", "true"),
 ];
 
-/** What becomes of requests that passed while the store was away; the model knows none. */
+/** Requests that passed while the store was away; the model knows none. */
 export const UNMETERED_MUTANTS: readonly Mutant[] = [
   mutant(
     "an unmetered task takes the Idempotency-Key of a charged one",

@@ -241,7 +241,7 @@ test("a grant does not wait for a server that it does not write to, and no loss 
       credits: 100,
       reference: "",
     };
-    // What the server that goes away has confirmed is lost.
+    // Entries that the server that goes away has confirmed are lost.
     const ledger = partitionNames(partition).ledger;
     marks.keep(id, ledger, isThere(key) ? confirmed : { ...confirmed, id: "99999999999999-0" });
   }
@@ -274,7 +274,7 @@ test("of a store on one server an error stays an error", async () => {
   await expect(verifyLedger(alone)).rejects.toThrow("CLUSTERDOWN");
 });
 
-/** What some work of a command writes, and the exit code that it leaves. */
+/** Output of some work of a command, and its exit code. */
 async function written(
   work: () => Promise<void>,
 ): Promise<{ stdout: string; stderr: string; code: unknown }> {

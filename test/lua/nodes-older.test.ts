@@ -55,7 +55,7 @@ function idWhere(prefix: string, fits: (id: string) => boolean): string {
   }
 }
 
-/** What a gateway reports that has found one server older than what it confirmed. */
+/** Reports a loss as a gateway that has found one server older than the entries that it confirmed. */
 async function reportLoss(redis: Redis): Promise<void> {
   const ledgers = [partitionNames(partitionOn(redis)).ledger];
   await nodes
@@ -71,7 +71,7 @@ async function everythingOn(redis: Redis): Promise<Record<string, unknown>> {
   );
 }
 
-/** What lets operators' functions know which servers are older. */
+/** Nodes by which operators' functions know which servers are older. */
 const knowing = async (): Promise<RedisNodes> => ({ ...nodes, ...(await findWritable(nodes, undefined)) });
 
 interface Given {
@@ -91,7 +91,7 @@ async function givenOn(server: Redis): Promise<Given> {
   return { key, name, server };
 }
 
-/** What operators write to the server of one account alone. */
+/** Operators' writes to the server of one account alone. */
 const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
   "a grant": (nodes, { key }) => grantCredits(nodes, key.accountId, 5, "invoice 1", cliActor()),
   "a key of an account": (nodes, { key, server }) =>
@@ -114,7 +114,7 @@ const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknow
   "a revocation": async (nodes, { key }) => revokeKey(nodes, await findKey(nodes, key.keyId), cliActor()),
 };
 
-/** What they write to it, and to another server or before it. */
+/** Operators' writes to it, and to another server or before it. */
 const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
   "a key whose index is there": (nodes, { server }) =>
     issueKey(

@@ -54,7 +54,7 @@ afterAll(async () => {
   await rm(dir, { recursive: true, force: true });
 });
 
-/** What operators do with a store and see in it, without what differs between two runs: ids of keys, and times. */
+/** Operators' work in a store and its results, without values that differ between two runs: ids of keys, and times. */
 async function operate(nodes: RedisNodes): Promise<object> {
   const facts = await readFacts(nodes, RULES);
   const keys: IssuedKey[] = [];
@@ -185,7 +185,7 @@ async function seenRequests(nodes: RedisNodes) {
   };
 }
 
-/** The same with ids of keys by their names, and with 0 for times and for what is made of them. */
+/** Replaces ids of keys by their names, and times and values made of them by 0. */
 function withoutChance(seen: object, ids: readonly (readonly [string, string])[]): object {
   // The data of a task is a text in JSON.
   let text = JSON.stringify(seen).replaceAll(/(\\"created_at\\":\\")[^"\\]*/g, "$1");

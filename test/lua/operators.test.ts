@@ -34,7 +34,7 @@ import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { givenRequests } from "../support/two-nodes.ts";
 import { inShare, type Mutant, OPERATOR_MUTANTS, plant } from "./mutants.ts";
 
-// What operators change: each change once, with one audit record.
+// Operators' changes: each change once, with one audit record.
 
 let redis: TestRedis;
 let nodes: RedisNodes;
@@ -424,7 +424,7 @@ async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Recor
   try {
     await client.connect();
     scriptsOf(client);
-    // The same commands of this client, with the mistake.
+    // Runs the commands of this client again, with the mistake.
     if (folder !== undefined)
       Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
     return await operate(oneNode(client));
@@ -434,7 +434,7 @@ async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Recor
   }
 }
 
-/** What the audit has of three changes of an account's metadata: before and after. */
+/** Audit of three changes of an account's metadata: before and after. */
 async function metadataAudited(nodes: RedisNodes): Promise<Readonly<Record<string, unknown>>[][]> {
   const long = `x${"é".repeat(500)}`;
   const list = [1, [2], { b: "]}" }];
@@ -601,7 +601,7 @@ async function operate(nodes: RedisNodes): Promise<{ records: unknown[] } & Reco
 const pageOfAccounts = (client: RedisNodes extends { of(at: number): infer R } ? R : never, name: string) =>
   client.zrange(name, "0", "-1");
 
-/** Whether records of 91 days ago, and of 89.5 days ago, are there after the next change. */
+/** True for records of 91 days ago, and of 89.5 days ago, if they are there after the next change. */
 async function keptAfter(nodes: RedisNodes, audit: string, accountId: string): Promise<boolean[]> {
   const client = nodes.ofName(audit);
   await client.del(audit);

@@ -26,7 +26,7 @@ interface Kept {
   void: RequestRecord;
 }
 
-/** What is kept of a request with all fields that a customer or an operator words, and of its charge. */
+/** Records of a request with all fields that a customer or an operator words, and of its charge. */
 async function keptBy(scripts?: ScriptRunner): Promise<Kept> {
   const stage = createStage(connection, scripts ? { scripts } : {});
   const key = await stage.givenKey({ credits: 100 });

@@ -11,7 +11,7 @@ import { createStage, openConnection, type TestConnection, TIERS } from "../supp
 import { LUA_FOLDER } from "./headers.ts";
 import { inShare, plant, TERMS_MUTANTS } from "./mutants.ts";
 
-// What a key's requests count, and what operators fix of it, is one text each (decision 0004).
+// A key's counters of requests, and the terms that operators fix, are one text each (decision 0004).
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -54,7 +54,7 @@ test("what is counted is the same in Lua as in TypeScript", async () => {
 
 const ACTOR = { by: "cli test", requestId: "r" };
 
-/** What becomes of requests while operators change and revoke their keys. */
+/** Results of requests while operators change and revoke their keys. */
 async function lived(scripts: ScriptRunner = createScriptRunner(connection.redis)): Promise<unknown[]> {
   const stage = createStage(connection);
   const [one, two] = [await stage.givenKey(), await stage.givenKey()];

@@ -20,7 +20,7 @@ import { setKeyFields } from "../support/stored-records.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { inShare, type Mutant, PRICE_MUTANTS, plant } from "./mutants.ts";
 
-// What a request costs: an account's multiplier, and price lists that begin at a time.
+// Price of a request: an account's multiplier, and price lists that begin at a time.
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -156,7 +156,7 @@ describe("price lists", () => {
   });
 });
 
-/** What requests cost and say of it. */
+/** Prices of requests, in replies and records. */
 async function played(mutant?: Mutant): Promise<unknown> {
   const folder = mutant && (await plant(mutant));
   try {

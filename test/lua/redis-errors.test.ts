@@ -59,7 +59,7 @@ test("missing rights (NOPERM) refuse everything, polls and credits included, and
     }
     expect(connection.breaker.isOpen).toBe(false);
     expect(await failures(connection)).toEqual(["refused"]);
-    // What must not be lost waits for a Redis that takes it.
+    // A settlement that must not be lost waits for a Redis that takes it.
     await store.voidHold(stage.request(key), stage.tiers);
     expect(connection.breaker.isOpen).toBe(true);
   }));

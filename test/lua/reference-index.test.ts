@@ -178,7 +178,7 @@ async function indexNow(): Promise<Map<string, Map<string, string>>> {
   return index;
 }
 
-/** What searches find of one partition, and how many places are taken, before references leave and after. */
+/** Findings of searches in one partition, and how many places are taken, before references leave and after. */
 async function searchesOf(to: RedisNodes): Promise<unknown> {
   await empty(1);
   const { keyId } = await givenReferences(to);

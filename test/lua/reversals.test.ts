@@ -270,7 +270,7 @@ test.each([
   await redis.client.hset(accountNames(stage.partition, accountId).reversed, { "order 1": 10, "": 10 });
 });
 
-/** What grants and reversals of all kinds do and leave. */
+/** Results and records of grants and reversals of all kinds. */
 async function played(mutant?: Mutant): Promise<unknown> {
   const folder = mutant && (await plant(mutant));
   const client = createClient(redis.url, 10_000);

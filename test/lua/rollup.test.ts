@@ -206,7 +206,7 @@ test("days and months are those of the calendar", async () => {
   for (const name of (await redis.keys(totalsName(0, "*"))).sort())
     for (const field of Object.keys(await redis.hgetall(name)).sort())
       if (!field.includes(" ")) found.push(`${name.slice(-7)}-${field}`);
-  // Those of long ago are over 400 days old, and gone.
+  // Days of long ago are over 400 days old, and gone.
   expect(found).toEqual([...dates.filter((date) => date > "2027"), ...far].sort());
 });
 
@@ -356,7 +356,7 @@ test.each(inShare(ENDED_MUTANTS))("the mistake is found: $what", async (mutant) 
   expect(await notedBy(mutant)).not.toEqual(good);
 });
 
-/** What is noted of the ends of tasks, one of which completed on the day after it had failed. */
+/** Notes of the ends of tasks, one of which completed on the day after it had failed. */
 async function notedBy(mutant?: Mutant): Promise<string[]> {
   const folder = mutant && (await plant(mutant));
   try {

@@ -11,7 +11,7 @@ import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { inShare, type Mutant, plant, SALES_MUTANTS } from "./mutants.ts";
 
-// What was sold in a month, in a store that no other test writes to.
+// Sales of a month, in a store that no other test writes to.
 
 const DAY_MS = 86_400_000;
 const MONTH = new Date().toISOString().slice(0, 7);
@@ -40,7 +40,7 @@ function entryOf({ kind, credits, package: name, paid }: Grant, at: number): Giv
   };
 }
 
-/** What is read of these entries once they are rolled up, in small steps. */
+/** Sales read of these entries once they are rolled up, in small steps. */
 async function soldOf(entries: readonly GivenEntry[], mutant?: Mutant) {
   await server.client.flushall();
   await server.client.hset(META, { partitions: 1, id: "store", layout: "1" });
@@ -57,7 +57,7 @@ async function soldOf(entries: readonly GivenEntry[], mutant?: Mutant) {
   }
 }
 
-/** The same, counted here. */
+/** As above, counted here. */
 function countedOf(grants: readonly Grant[]) {
   const sold = grants.filter(({ kind }) => kind !== "adjustment");
   const groups = Map.groupBy(sold, ({ kind, package: name, paid }) =>

@@ -301,7 +301,7 @@ interface Given {
   requestId: string;
 }
 
-/** Whether accounts have limits over all their keys. */
+/** True if accounts have limits over all their keys. */
 let hasLimits = false;
 async function ofLimited<T>(given: () => Promise<T>): Promise<T> {
   hasLimits = true;
@@ -606,7 +606,7 @@ const WRITES: Record<string, () => Promise<ScriptCall>> = {
   ...OTHERS,
 };
 
-/** What a call has changed although the partition is frozen, or one of its names has moved away: each name in turn. */
+/** Changes of a call although the partition is frozen, or one of its names has moved away: each name in turn. */
 async function changed({ script, item }: ScriptCall, scripts: ScriptRunner): Promise<string[]> {
   const [redis] = clients as [Redis];
   const send = async (): Promise<string> => {

@@ -150,7 +150,7 @@ test("a cap set in mid-month counts what was spent before it", async () => {
 });
 
 const ACTOR = { by: "cli test", requestId: "" };
-/** What an operator sets, beside the month that is removed, of a key that has stood still since its clock was ahead (decision 0008). */
+/** Fields that an operator sets, beside the month that is removed, of a key that has stood still since its clock was ahead (decision 0008). */
 const REMEDY = { clock_ms: 0, spent: 0 } as const;
 const JUNE = Date.UTC(2031, 5, 1);
 
@@ -271,8 +271,8 @@ const CHARGES = [
 ];
 
 /**
- * What a key has spent in June of 10 for a task whose record is gone when an operator refunds it, and of 10 for another task.
- * That is what the other one cost: the first is given back, or is of May.
+ * Credits that a key has spent in June of 10 for a task whose record is gone when an operator refunds it, and of 10 for another task.
+ * That is the price of the other one: the first is given back, or is of May.
  */
 async function spentAfterRefund(
   own: Stage,
@@ -313,7 +313,7 @@ test.each(inShare(SPENDING_MUTANTS))("the mistake is found: $what", async (mutan
   expect(await lived(mutant)).not.toEqual(await lived());
 });
 
-/** What becomes of caps where keys replace each other, and clocks were ahead. */
+/** Results of caps where keys replace each other, and clocks were ahead. */
 async function lived(mutant?: Mutant): Promise<unknown[]> {
   const folder = mutant && (await plant(mutant));
   const client = createClient(inject("redisUrl"), 10_000);

@@ -32,7 +32,7 @@ interface AccountState {
   ledger: Entry[];
 }
 
-/** What is stored beyond the replies: money, ledgers, slots, and what the sweeper will find. */
+/** Records beyond the replies: money, ledgers, slots, and the tasks that the sweeper will find. */
 interface State {
   accounts: Record<string, AccountState>;
   slots: Record<string, string[]>;
@@ -224,7 +224,7 @@ export function digestsOf(run: Run): { digest: string; partition: number }[] {
   return [...found].map(([digest, partition]) => ({ digest, partition }));
 }
 
-/** What the model says the store holds. */
+/** The content of the store by the model. */
 export function expectedState({ world }: Run): State {
   const state: State = {
     accounts: {},

@@ -127,7 +127,7 @@ test("a month behind which entries have left Redis is not answered from it", asy
   };
   await leave(1);
   expect((await readStatement(nodes, "acc", "2026-01")).statement.closing).toBe(100);
-  // What has left is of an earlier month, so this one is whole.
+  // Entries that have left are of an earlier month, so this one is whole.
   expect(await readStatement(nodes, "acc", "2026-02")).toMatchObject({
     sinceMs: undefined,
     statement: { opening: 100, adjustments: -30, closing: 70 },

@@ -65,7 +65,7 @@ export async function step(run: Run, command: Command, where: string): Promise<v
   }
 }
 
-/** What an operator does to a balance. References are those of the grants, so that one may stand for another thing. */
+/** An operator's change of a balance. References are those of the grants, so that one may stand for another thing. */
 async function byHand(
   run: Run,
   command: Extract<Command, { kind: "adjust" | "refund" | "reverse" }>,
@@ -201,7 +201,7 @@ async function credits(
 
 type Operation = Extract<Command, { kind: "limits" | "end key" | "status" | "cap" | "account limits" }>;
 
-/** What happens beside the requests: sweeps, time, operators. */
+/** Events beside the requests: sweeps, time, operators. */
 async function aside(
   run: Run,
   command: Extract<Command, { kind: "lease" | "collect" | "time" }> | Operation,
@@ -231,7 +231,7 @@ async function aside(
   }
 }
 
-/** What operators do. */
+/** An operator's commands. */
 async function operate(run: Run, command: Operation): Promise<void> {
   const { stage, world } = run;
   const key = world.keys[command.key]!;

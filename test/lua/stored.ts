@@ -28,7 +28,7 @@ export async function clear(redis: Redis, partition: number): Promise<void> {
   for (const name of await namesOf(redis, partition)) await redis.del(name);
 }
 
-/** What is stored in a partition, without what differs between two runs: the ids of ledger entries. */
+/** Content of a partition, without values that differ between two runs: the ids of ledger entries. */
 export async function contents(redis: Redis, partition: number): Promise<Record<string, unknown>> {
   const names = await namesOf(redis, partition);
   return Object.fromEntries(

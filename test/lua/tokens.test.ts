@@ -186,7 +186,7 @@ test("a token that has ended is removed after 90 days, and at once where there i
   });
 });
 
-/** What is left of tokens of which one ended long ago and one just now, while others are made. */
+/** Records of tokens of which one ended long ago and one just now, while others are made. */
 async function removalsWith(nodes: RedisNodes): Promise<unknown> {
   const { tokens, tokenIds, endedTokens, family } = tokenNames("");
   const before = await redis.client.zrange(tokens, "0", "-1");
@@ -365,7 +365,7 @@ async function lifeWith(mutant?: Mutant): Promise<unknown> {
   try {
     await client.connect();
     scriptsOf(client);
-    // The same commands of this client, with the mistake.
+    // Runs the commands of this client again, with the mistake.
     if (folder !== undefined)
       Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
     return await life(oneNode(client));

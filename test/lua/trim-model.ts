@@ -26,7 +26,7 @@ import { createStage, RETENTION_MS, type TestConnection } from "../support/store
 const SECOND_MS = 1000;
 const DAY_MS = 86_400_000;
 
-/** What happens in a store of one partition. Numbers that name one of several count modulo how many there are. */
+/** A step in a store of one partition. Numbers that name one of several count modulo how many there are. */
 export type Step =
   | { kind: "grant"; account: number; credits: number; as?: GrantKind }
   | { kind: "reverse"; grant: number; credits: number }
@@ -307,7 +307,7 @@ async function repeat(stage: Stage, world: World, one: Step & { kind: "repeat" }
   const grant = world.grants[one.grant % Math.max(1, world.grants.length)];
   if (!grant) return;
   const forgotten = forgottenOf(world, grant.key);
-  // What is no grant has no credits that could be the same.
+  // An entry that is no grant has no credits that could be the same.
   const isSame = grant.kind === "grant" && one.credits === 0;
   const credits = Math.max(1, grant.credits + one.credits);
   const reply = await recharge(stage, { ...grant, credits }, one.isLookedUp ? forgotten - 1 : 0);
@@ -387,7 +387,7 @@ function creditsOf(entries: readonly LedgerEntry[]) {
   };
 }
 
-/** What the checkpoint of an account should say. */
+/** The expected checkpoint of an account. */
 function checkpointAfter({ entries, left, forgotten }: World, { accountId }: KeyRef): Checkpoint | undefined {
   const own = entries.slice(0, left).filter((entry) => entry.accountId === accountId);
   const last = own.at(-1);

@@ -158,7 +158,7 @@ describe("a ledger that is trimmed", () => {
     ]);
     const lost = await listMissing(readsOfAll(nodes), new Map([[ledger, new Map(recent)]]));
     expect([lost.entries, lost.unknownBeforeMs.size]).toEqual([[], 0]);
-    // One that it should still have is lost all the same, and so is one that came after the cut.
+    // An entry that it should still have is lost all the same, and so is one that came after the cut.
     await connection.redis.xdel(ledger, known.get(ledger)!.id);
     expect(await missingEntries(connection.redis, known)).toHaveLength(1);
     expect(await reader.readNewEntries(part, "store", 1)).toBe(false);
@@ -197,7 +197,7 @@ describe("a reference that Redis has forgotten", () => {
       ["acc", "order 3"],
       ["acc", "order 99"],
     ]);
-    // What Redis knows is not looked up.
+    // A reference that Redis knows is not looked up.
     expect(await grant("order 99", 1)).toMatchObject({ outcome: "duplicate", balance: 1290 });
     expect(asked).toHaveLength(3);
     expect(await verifyLedger(nodes)).toMatchObject({ ok: true });
@@ -266,7 +266,7 @@ const ofRequest = ({ requests: [failed, completed], key }: Ledger, isFailed: boo
   return { request_id: request.requestId, key_id: key.keyId, task_id: taskOf(request) };
 };
 
-/** What is done to a trimmed ledger, and under which names `ledger verify` finds it. */
+/** Changes of a trimmed ledger, and the names under which `ledger verify` finds each. */
 const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
   [
     "a checkpoint's balance that is one off",

@@ -38,7 +38,7 @@ const admitted = (idempotency: number): Asking => ({
   idempotency: { key: idempotency, body: 0 },
 });
 
-/** The same, but its record is kept for longer than an Idempotency-Key is. */
+/** As `submit`, but its record is kept for longer than an Idempotency-Key is. */
 const keptLong = (one: Asking): Asking => ({ ...one, retentionMs: 7 * 24 * HOUR }) as Asking;
 
 /** Nobody learns how it ended, and its hold is void. */
@@ -135,7 +135,7 @@ const RARE_TURNS: Command[][] = [
     { ...reclaim, request: 1 },
     { ...reclaim, request: 2 },
   ],
-  // What was not refunded costs nothing again, and what was not charged stays so.
+  // A task that was not refunded costs nothing again, and one that was not charged stays so.
   [submit(0), bound, { ...saidOf(0, "expired"), refundFailed: false } as Command, reclaim, refund(0)],
   [
     submit(0, 40),
@@ -213,7 +213,7 @@ const RARE_TURNS: Command[][] = [
     { kind: "bind", request: 2, task: "own" },
   ],
   [keptLong(admitted(0)), voided("refused"), admitted(0), bound],
-  // The same, and the Idempotency-Key has expired early when the first one's BIND comes; a later repeat has it, or had it.
+  // As before, and the Idempotency-Key has expired early when the first one's BIND comes; a later repeat has it, or had it.
   [...lost(admitted(0)), admitted(0), bound, ...keysExpire, bindOf(1), bindOf(1), admitted(0)],
   [...lost(admitted(0)), admitted(0), bound, ...keysExpire, ...lost(admitted(0)), bindOf(2), bindOf(0)],
   [keptLong(admitted(0)), voided("released"), admitted(0), bound, ...keysExpire, bindOf(1)],
@@ -451,7 +451,7 @@ const RARE_TURNS: Command[][] = [
     submit(1),
     submit(0),
   ],
-  // What was refused frees the account's slot and its day, but not its window; what was not sent frees that too.
+  // A refused request frees the account's slot and its day, but not its window; one that was not sent frees that too.
   ...(["refused", "unsent"] as const).map((reason): Command[] => [
     ...SPACIOUS,
     { kind: "account limits", key: 0, rate_limit: 2, max_concurrent: 1, daily_limit: 2 },
@@ -794,7 +794,7 @@ const RARE_TURNS: Command[][] = [
       3,
     ),
   ],
-  // What one item takes is gone for the next: the last slot, the last credits, an Idempotency-Key.
+  // One item takes the last slot, the last credits or an Idempotency-Key from the next.
   [together([submit(2, 40), submit(2, 40), admitted(0), admitted(0), submit(1, 40), submit(1, 40)])],
   // Limits in shadow mode: noted alone and together, while slots and credits still refuse.
   [
@@ -803,7 +803,7 @@ const RARE_TURNS: Command[][] = [
     ...[1, 2, 3, 4].map(() => submit(3)),
     submit(3, 40),
   ],
-  // What is collected is gone.
+  // A collected record is gone.
   [
     submit(0),
     bound,

@@ -18,7 +18,7 @@ import {
 import { readRequest } from "../support/stored-requests.ts";
 import { inShare, type Mutant, plant, UNMETERED_MUTANTS } from "./mutants.ts";
 
-// What passed while the store was away, and was never admitted: BIND at price 0.
+// Requests that passed while the store was away, and were never admitted: BIND at price 0.
 
 let connection: TestConnection;
 let stage: Stage;
@@ -145,7 +145,7 @@ async function repeated(first?: "held" | "bound", own = stage): Promise<string> 
   return `${binding}: ${whose(entry)}, then ${whose(answered)}, ${charges} charged`;
 }
 
-/** What becomes of an unmetered task of an account with 5 credits, up to an operator's refund; then of a repeat. */
+/** Results of an unmetered task of an account with 5 credits, up to an operator's refund; then of a repeat. */
 async function lived(mutant?: Mutant): Promise<unknown[]> {
   const folder = mutant && (await plant(mutant));
   const client = createClient(inject("redisUrl"), 10_000);

@@ -76,7 +76,7 @@ const add = (list: string, member: string) => async () => {
 const set = (name: () => string, field: string, value: string) => () =>
   server.client.hset(name(), field, value);
 
-/** What is done, and what it is called. */
+/** Changes, and their names in the findings. */
 const BREAKAGES: [string, () => Promise<unknown>, string[]][] = [
   ["a label that is missing", remove(of.labels), ['labels: "acme films acme-7" is missing of acme-7']],
   ["a status that is missing", remove(of.inactive), ['inactive: "suspended acme-7" is missing']],

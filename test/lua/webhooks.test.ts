@@ -38,7 +38,7 @@ const DAY_MS = 86_400_000;
 const LEASE_MS = 30_000;
 const DISABLE_MS = 5 * DAY_MS;
 const PER_ENDPOINT = 4;
-/** What lua/include/events.lua says. */
+/** The bound in lua/include/events.lua. */
 const EVENT_STEPS = 550;
 const EVENTS = "task.completed,task.failed";
 
@@ -793,7 +793,7 @@ guarantee("of deliveries that have ended the last 1,000 are kept", async () => {
   expect(await stage.redis.exists(eventName(stage.partition, eventOf(oldest)))).toBe(0);
 });
 
-// What follows takes longer than all before: last, since most mutants are found without it.
+// The rest takes longer than all before: last, since most mutants are found without it.
 
 // Guarantee: what fails uses up nothing that first tries of endpoints that answer need.
 guarantee("ten dead endpoints with retries and new events leave first tries of others alone", async () => {

@@ -25,7 +25,7 @@ interface Step {
   day: number;
   account: number;
   amount: number;
-  /** Whether the ledger is rolled up behind it, at the end of its day. */
+  /** True if the ledger is rolled up behind it, at the end of its day. */
   isRolled: boolean;
 }
 
@@ -33,7 +33,7 @@ interface Scene {
   steps: readonly Step[];
   /** The day of the last ROLLUP. */
   today: number;
-  /** Whether the first ROLLUP finds a ledger that is there already. */
+  /** True if the first ROLLUP finds a ledger that is there already. */
   isFound?: boolean;
 }
 
@@ -48,7 +48,7 @@ const entryOf = ({ day, account, amount }: Step, at: number): GivenEntry => ({
   reference: amount < 0 ? "" : `order_${at}`,
 });
 
-/** What the lists are by the entries alone. */
+/** The lists as the entries alone give them. */
 function wanted({ steps, today }: Scene): Lists {
   const spent = new Map<string, number>();
   const balances = new Map<string, number>();

@@ -44,7 +44,7 @@ async function indexNow(): Promise<string[]> {
   return (await Promise.all(lists)).flat().sort();
 }
 
-/** What the records of all accounts, keys and references make. */
+/** Places that the records of all accounts, keys and references make. */
 async function scan(): Promise<string[]> {
   const redis = server.client;
   const places = new Set<string>();

@@ -28,7 +28,7 @@ const TYPED_AT_ONCE = `for (const letter of "bolt st") {
   document.activeElement.dispatchEvent(new Event("input", { bubbles: true }));
 }`;
 
-// What a business asks on its second day, by clicks from the first view.
+// Questions of a business on its second day, by clicks from the first view.
 
 describe.skipIf(!hasChromium)("answers of the console", () => {
   let redis: TestRedis;

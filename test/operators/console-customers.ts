@@ -22,7 +22,7 @@ const CUSTOMERS = [
   { accountId: "pixelworks", label: "Pixelworks Studio", credits: 900, tier: "standard", busy: 0.1 },
 ] as const;
 
-/** What the pictures name beside the accounts. */
+/** Names in the pictures beside the accounts. */
 export interface Stage {
   /** A finished task of acme that can be refunded, one that was, one that failed, and one under way. */
   completed: string;
@@ -192,7 +192,7 @@ async function givenTasks(gateway: TestGateway): Promise<Omit<Stage, "endpointId
   return { completed, refunded, failed, open, cappedKeyId: keyId };
 }
 
-/** What ROLLUP would have counted of the days before: it counts by the store's clock, which a test cannot turn back. */
+/** Writes the counts that ROLLUP would have made of the days before: it counts by the store's clock, which a test cannot turn back. */
 async function seedUsage(
   gateway: TestGateway,
   accountId: string,

@@ -6,7 +6,7 @@ import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { managing } from "./console-customers.ts";
 import { givenOperator, hasChromium, type Operator, openBrowser, TOKEN } from "./console-stage.ts";
 
-// What confused somebody who had not seen the console before.
+// Views that confused somebody who had not seen the console before.
 
 describe.skipIf(!hasChromium)("the console at first sight", () => {
   let redis: TestRedis;

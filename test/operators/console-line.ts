@@ -26,7 +26,7 @@ export interface Asked {
   parts: { at: number; bytes: number }[];
 }
 
-/** What the page asks the gateway for from now on, over a line from afar; not what the browser has. @param url of the page */
+/** Requests of the page to the gateway from now on, over a slow line; none that the browser has cached. @param url of the page */
 export async function recorded(session: CDPSession, url: string): Promise<Map<string, Asked>> {
   const text = await (await fetch(url)).text();
   const first = text.slice(0, text.indexOf("</script>"));
@@ -46,7 +46,7 @@ export async function recorded(session: CDPSession, url: string): Promise<Map<st
   session.on("Network.requestWillBeSent", ({ requestId, request: { url }, timestamp, initiator }) => {
     if (!url.startsWith("http") || REFRESH.test(url)) return;
     const frames = initiator.stack?.callFrames ?? [];
-    // What it loads ahead has no stack.
+    // A request of a preload has no stack.
     const isFirst = initiator.type === "script" && frames.every(({ lineNumber }) => lineNumber < firstLines);
     all.set(requestId, {
       url,

@@ -101,7 +101,7 @@ describe.skipIf(!hasChromium)("pictures of the console", () => {
     });
   }
 
-  /** What the picture is of is drawn, can be read and named, and nothing is to be scrolled sideways for. */
+  /** The subject of the picture is drawn, can be read and named, and nothing needs a sideways scroll. */
   async function look({ page }: Operator, name: string, width: number): Promise<void> {
     if (name === "overview") await plotsDrawn(page, 4);
     if (name === "account") await plotsDrawn(page, 1);

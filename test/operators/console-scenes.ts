@@ -2,7 +2,7 @@ import type { Page } from "playwright-core";
 import { LARGE, LARGE_REFERENCE, type Stage } from "./console-customers.ts";
 import { TOKEN } from "./console-stage.ts";
 
-/** What is looked at: a place, and what is done there. */
+/** A place, and the actions there. */
 export interface Scene {
   place: string;
   act?: (page: Page) => Promise<unknown>;

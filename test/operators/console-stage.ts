@@ -7,7 +7,7 @@ import type { TestGateway } from "../support/gateway.ts";
 const CHROMIUM = process.env.CHROMIUM || "/usr/bin/chromium";
 export const TOKEN = "correct-horse-battery";
 
-/** Whether there is a browser to test with. */
+/** True if there is a browser to test with. */
 export const hasChromium = existsSync(CHROMIUM);
 if (!hasChromium) {
   console.log(
@@ -31,7 +31,7 @@ export async function givenOperator(
   const context = await browser.newContext({ viewport: size });
   const page = await context.newPage();
   page.setDefaultTimeout(30_000);
-  /** What the page complained of, and where else it went. An answer of 4xx is none of the page's faults. */
+  /** Complaints of the page, and its requests elsewhere. An answer of 4xx is none of the page's faults. */
   const complaints: string[] = [];
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (line) => {
@@ -63,7 +63,7 @@ export async function givenOperator(
     result: () => page.locator("#result"),
     tile: (label: string) => page.locator(".tile", { hasText: label }).locator("dd").first().textContent(),
     focused: () => page.evaluate<string>("document.activeElement.textContent.trim()"),
-    /** What is still asked for then is no fault of a route that answers in the gateway's place. */
+    /** A request that is pending then is no fault of a route that answers in the gateway's place. */
     async close(): Promise<void> {
       await page.unrouteAll({ behavior: "ignoreErrors" });
       await context.close();
@@ -89,7 +89,7 @@ const plotsDrawnIn = (plots: number) => `[...document.querySelectorAll(".plot")]
 /** With `AXE=FILE` of axe-core each view is checked by it, too. */
 const AXE = process.env.AXE;
 
-/** What axe-core finds of the page as it is; nothing without `AXE`. */
+/** Findings of axe-core on the current page; none without `AXE`. */
 export async function axeFindings(page: Page): Promise<string[]> {
   if (!AXE) return [];
   const session = await page.context().newCDPSession(page);

@@ -45,7 +45,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   const generate = (key: string) => gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
   const press = (name: string) => page.getByRole("button", { name, exact: true }).click();
   const dialog = () => page.getByRole("dialog");
-  /** What is in sight needs no sideways scroll on the narrowest of phones. */
+  /** Everything in sight fits without a sideways scroll on the narrowest of phones. */
   async function fitsPhone(): Promise<void> {
     const size = page.viewportSize();
     await page.setViewportSize({ width: 320, height: 700 });

@@ -11,7 +11,7 @@ import { AT_ONCE, type GuideStage, givenGuideStage } from "./guide/stage.ts";
 // Guarantee: every command of every page works as it is written. All of them run, in bash, against a gateway with a Redis, an
 // upstream, an archive and a shop; stand-ins of programs that cannot run here check each name that they are given.
 
-/** What is special about a block: what it must show, or how it must be refused, or why it is only parsed. */
+/** Special treatment of a block: the output it must have, or how it must be refused, or why it is only parsed. */
 interface Plan {
   shows?: RegExp;
   refused?: RegExp;
@@ -88,7 +88,7 @@ async function filledIn({ page, text }: Block): Promise<string> {
     "gateway.example.com:8080": place(open.url).replace("127.0.0.1", "localhost"),
     "https://...": `${open.url.replace("127.0.0.1", "localhost")}/api/v1/credits -H "Authorization: Bearer ${key.key}"`,
     "127.0.0.1:9090": place(gateway.adminUrl),
-    // What has no token is only on loopback without ADMIN_TOKEN.
+    // Servers without a token are only on loopback without ADMIN_TOKEN.
     "localhost:9090": place(open.adminUrl),
     "127.0.0.1:8080": place(gateway.url),
     "http://127.0.0.1:4010": generator.url,
@@ -138,7 +138,7 @@ async function givenShopCustomer(): Promise<Record<string, string>> {
   return { "cus_...": body.customer_id, ...quoted };
 }
 
-/** What the page's variables stand for: an endpoint, a message that was sent to it, and one with `body.json`. */
+/** Values of the page's variables: an endpoint, a message that was sent to it, and one with `body.json`. */
 async function givenMessage(accountId: string): Promise<Record<string, string>> {
   const { id, secret, eventId } = await stage.endpoint(accountId);
   const at = new Date();
@@ -168,7 +168,7 @@ function bash(script: string, env: Record<string, string>): Promise<Ran> {
   });
 }
 
-/** What a block needs to be there that the block before it, or the page's text, has made. */
+/** Makes everything that a block needs and that the block before it, or the page's text, has made. */
 function prepare({ text, page }: Block, env: Record<string, string>): void {
   const { folder } = stage;
   const secrets = join(folder, "etc/tollgate-redis/secrets/servers");

@@ -66,7 +66,7 @@ async function exec(words: readonly string[], env: Record<string, string>) {
   );
 }
 
-/** What a command of the command line answers. */
+/** Answer of a command of the command line. */
 async function tollgate(env: Record<string, string>, ...words: string[]) {
   const { stdout, stderr } = await exec(["node", "src/cli.js", ...words, "--json"], env);
   expect(stderr).toBe("");

@@ -34,7 +34,7 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => rm(dir, { recursive: true, force: true }));
 
-/** What a program says, and whether it was content. */
+/** Output of a program, and if it succeeded. */
 async function said(program: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> {
   return run(program, args, { cwd: dir }).then(
     ({ stdout, stderr }) => ({ ok: true, text: stdout + stderr }),

@@ -8,7 +8,7 @@ export type Create = "answer" | "hang" | "reset" | "refuse";
 
 export interface MadeTask {
   taskId: string;
-  /** What the gateway sent. */
+  /** The gateway's request. */
   body: Record<string, unknown>;
   callBackUrl: string | undefined;
   status: "processing" | "completed" | "failed";
@@ -75,7 +75,7 @@ export async function givenCallbackUpstream() {
       isDown = how.isDown ?? false;
       unknownPolls = how.unknownPolls ?? 0;
     },
-    /** What it sends to the address that it was given. */
+    /** The callback to the address that it was given. */
     callbackOf: (task: MadeTask) => ({ code: 200, msg: "success", data: view(task) }),
     stop(): void {
       server.close();

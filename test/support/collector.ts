@@ -54,7 +54,7 @@ export async function givenCollector(first = 200) {
   const listener = await givenListener(() => ({ status, body: "{}" }));
   return {
     ...listener,
-    /** What it answers from now on. */
+    /** Sets the answer from now on. */
     answer(next: number): void {
       status = next;
     },

@@ -36,7 +36,7 @@ export const EXTREME_NUMBERS: readonly (readonly [text: string, whole: number | 
   ["1".repeat(400), undefined],
 ];
 
-/** The same for what is no number at all. */
+/** As above, for values that are no numbers. */
 export const NO_NUMBERS: readonly string[] = [
   '"10"',
   '"1e1"',

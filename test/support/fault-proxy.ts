@@ -4,7 +4,7 @@ import { setImmediate as nextTick, setTimeout as pause } from "node:timers/promi
 import { holdPort } from "./held-port.ts";
 import { type Command, createCommandReader } from "./resp.ts";
 
-/** What holds for all connections until it is steered otherwise. */
+/** Behaviour of all connections until it is changed. */
 export interface Faults {
   /** refuse: nobody listens, and what was open is reset; reset: accepted and reset at once. */
   connections: "serve" | "refuse" | "reset";
@@ -19,7 +19,7 @@ export interface Faults {
 }
 
 /**
- * What happens to one command.
+ * Faults of one command.
  * drop_reply: it runs, and nothing comes back on its connection any more;
  * reset_before: it never arrives, the connection is reset; reset_after: it runs, then the connection is reset;
  * detain: the connection is reset at once, and the command arrives when it is released.
@@ -169,7 +169,7 @@ interface Link {
   reset(): void;
 }
 
-/** What a link asks of its proxy. */
+/** A link's hold on its proxy. */
 interface Steering {
   faults(): Faults;
   stalled(): Promise<void>;
@@ -224,7 +224,7 @@ function openLink(client: Socket, targetPort: number, steering: Steering): Link 
       await write(client, Buffer.from(chunk), faults().splitBytes);
     });
   });
-  // What a client sent before it left still arrives, as it does from a kernel's buffer.
+  // Data that a client sent before it left still arrives, as it does from a kernel's buffer.
   client.on("close", () => void commands.then(() => target.end()));
   target.on("close", () => {
     if (!dead) void replies.then(() => client.resetAndDestroy());

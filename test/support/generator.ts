@@ -9,7 +9,7 @@ import {
 const REQUESTS_MAX = 20_000;
 const CHARACTERS_MAX = 64 * 1024 * 1024;
 
-/** What the generator got under `/api/`. */
+/** Requests to the generator under `/api/`. */
 export interface RequestLog {
   method: string;
   path: string;

@@ -9,7 +9,7 @@ const SERVER = resolve(
   "../../node_modules/yaml-language-server/bin/yaml-language-server",
 );
 
-/** What the tests read of the protocol's answers. Positions count from 0. */
+/** The parts of the protocol's answers that tests read. Positions count from 0. */
 export interface Diagnostic {
   message: string;
   range: { start: { line: number; character: number } };

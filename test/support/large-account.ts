@@ -60,7 +60,7 @@ redis.call("ZADD", ARGV[1] .. ":accounts", 0, ARGV[2])
 redis.call("ZADD", ARGV[1] .. ":by-balance", 0, ARGV[2])
 redis.call("ZADD", ARGV[1] .. ":words", 0, "all/" .. ARGV[2] .. "=all")`;
 
-/** What a large account has. */
+/** Counts of a large account. */
 export interface LargeAccount {
   keys: number;
   /** Of each key. */

@@ -4,7 +4,7 @@ import { accountNames, partitionNames } from "../../src/records/names.ts";
 import { moneyText } from "../../src/records/packed-fields.ts";
 import { answersOf } from "../../src/redis/pipelines.ts";
 
-/** What a test says of an entry; the rest is filled in as `post` of lua/include/ledger.lua would. */
+/** Fields of an entry that a test gives; the rest is filled in as `post` of lua/include/ledger.lua would. */
 export interface GivenEntry {
   accountId: string;
   type?: "consume" | "recharge";

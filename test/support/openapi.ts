@@ -139,7 +139,7 @@ function whole(document: Document, value: unknown): unknown {
   return Object.fromEntries(Object.entries(target).map(([name, item]) => [name, whole(document, item)]));
 }
 
-/** What a value looks like, whatever it says: names and types; an array by the looks of its items. */
+/** Shape of a value: names and types; an array by the shapes of its items. */
 export function shapeOf(value: unknown): unknown {
   if (Array.isArray(value)) return [...new Set(value.map((item) => JSON.stringify(shapeOf(item))))].sort();
   if (typeof value !== "object" || value === null) return typeof value;

@@ -36,7 +36,7 @@ export async function createDatabase(server = inject("postgresUrl")) {
   return {
     name,
     url: url.href,
-    /** The same database as another user of the server. */
+    /** The address of the database for another user of the server. */
     as(user: string): string {
       const other = new URL(url);
       other.username = user;

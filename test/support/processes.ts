@@ -86,7 +86,7 @@ export async function startProgram(
   };
 }
 
-/** What `npm run serve` gives to node, with this file as its program. */
+/** Arguments that `npm run serve` gives to node, with this file as its program. */
 function serveArguments(main: string): string[] {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, "package.json"), "utf8"));
   const words = (scripts.serve as string).replace(/^.*exec node /, "").split(" ");

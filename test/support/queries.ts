@@ -60,7 +60,7 @@ const SELECTOR = /\b((?:tollgate|nodejs|process)_\w+)(?:\{([^}]*)\})?/g;
 const MATCHER = /(\w+)\s*(=~|!=|!~|=)\s*"([^"]*)"/g;
 
 /**
- * What is wrong with a query: metrics that there are not, labels that they have not, values that those never take.
+ * Faults of a query: metrics that do not exist, labels that they do not have, values that those never take.
  * @param labelsOf the labels of each metric, by name; of a histogram's parts by their own names
  */
 export function faultsOf(expr: string, labelsOf: ReadonlyMap<string, readonly string[]>): string[] {
@@ -87,7 +87,7 @@ export function faultsOf(expr: string, labelsOf: ReadonlyMap<string, readonly st
   return faults;
 }
 
-/** Whether some value of a closed set fits; each alternative of a pattern must fit one. */
+/** True if some value of a closed set fits; each alternative of a pattern must fit one. */
 function canMatch(metric: string, label: string, operator: string, pattern: string): boolean {
   if (label === "le" || pattern.startsWith("$")) return true;
   const set = labelSet(metric.replace(/_(bucket|sum|count)$/, ""), label);

@@ -13,7 +13,7 @@ export interface SentItem {
 export interface Command {
   /** A script's name (`admit`, `bind`, ...), else Redis's own name in small letters. */
   label: string;
-  /** What the script is run for, one after the other; else none. */
+  /** Items of a batched script in their order; empty for other commands. */
   items: SentItem[];
   bytes: Buffer;
 }
@@ -22,7 +22,7 @@ export interface Command {
 export interface Reply {
   /** Its first word, such as a script's outcome or `-NOSCRIPT`. */
   outcome: string;
-  /** The same of each of its parts; empty when it is no list. */
+  /** Its parts as texts; empty when it is no list. */
   parts: string[];
   bytes: Buffer;
 }

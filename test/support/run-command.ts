@@ -2,7 +2,7 @@ import { Readable } from "node:stream";
 import { vi } from "vitest";
 import { run } from "../../src/commands/program.ts";
 
-/** What a command line has written, and its exit code. */
+/** Output of a command line, and its exit code. */
 export interface Ran {
   code: number;
   stdout: string;

@@ -15,7 +15,7 @@ import { givenGateway, type Reply, type TestGateway, until } from "./gateway.ts"
 import { holdPort } from "./held-port.ts";
 
 export const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
-/** What TEXT_TO_VIDEO costs by the reference prices. */
+/** Price of TEXT_TO_VIDEO by the reference prices. */
 export const PRICE = 10;
 /** Long beside a healthy call on a busy machine, short beside a test. */
 export const COMMAND_TIMEOUT_MS = 400;

@@ -120,7 +120,7 @@ interface StageOptions {
   seen?: (script: string, reply: Reply) => void;
 }
 
-/** What the parts of a stage share. */
+/** The base that the parts of a stage share. */
 interface StageBase {
   connection: TestConnection;
   redis: TestConnection["redis"];
@@ -358,7 +358,7 @@ function stageOperations(
     refund: (call: RefundCall): Promise<Reply> => send(refund, itemOf(refund, call, now())),
     reclaim: (call: ReclaimCall): Promise<Reply> => send(reclaim, itemOf(reclaim, call, now())),
     credits: (key: KeyRef) => store.credits(key, tiers),
-    /** The same for a key that must be known. */
+    /** As above, for a key that must be known. */
     async account(key: KeyRef) {
       const account = await store.credits(key, tiers);
       if (account.outcome !== "known") throw new Error(account.outcome);
@@ -367,10 +367,10 @@ function stageOperations(
   };
 }
 
-/** What is stored, past the scripts. */
+/** Reads records directly, without the scripts. */
 function stageReads({ redis, partition }: StageBase) {
   return {
-    /** What is held of an account's balance. */
+    /** Held credits of an account's balance. */
     held: async (key: KeyRef) => Number((await accountIn(redis, key.names.account)).held),
     requestRecord: ({ requestId, key }: Generation) =>
       readRequest(redis, requestName(key.partition, requestId)),
@@ -388,10 +388,10 @@ function stageReads({ redis, partition }: StageBase) {
 }
 
 const WIDE = { rate_limit: 1000, max_concurrent: 1000, daily_limit: 1000 };
-/** What a generation's answer carries. */
+/** Data of a generation's answer. */
 export const DATA = '{"task_id":"t","status":"pending"}';
 
-/** What BIND says of a task. */
+/** The arguments of BIND about a task. */
 export const newTask = (taskId: string, more: Partial<NewTask> = {}): NewTask => ({
   taskId,
   data: DATA,

@@ -4,7 +4,7 @@ import type { COUNTER_FIELDS } from "../../src/records/records.ts";
 
 type Counters = Partial<Record<keyof typeof COUNTER_FIELDS, string>>;
 
-/** What is counted in the record of a key or an account of this name. */
+/** Counters in the record of a key or an account of this name. */
 export const readCounters = async (redis: Pick<Redis, "hget">, name: string): Promise<Counters> =>
   countersOf(await redis.hget(name, "counters"));
 

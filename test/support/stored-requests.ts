@@ -4,7 +4,7 @@ import { type RequestRecord, requestOf, requestText } from "../../src/records/re
 /** A part or field of a request; undefined removes it, a function changes a number. */
 type Change = string | number | undefined | ((earlier: number) => number);
 
-/** What is stored of a request, by the name of its record. */
+/** A request, by the name of its record. */
 export const readRequest = async (redis: Pick<Redis, "get">, name: string): Promise<RequestRecord> =>
   requestOf(await redis.get(name));
 

@@ -10,7 +10,7 @@ const ATTACK_MS_MIN = 15_000;
 const SLICES_MIN = 100;
 /** A slice takes 1 to 2 ms; where the machine has other work, its pauses count, too. */
 const SCRIPT_MS_MAX = 25;
-/** What takes less is not looked at. */
+/** Calls that take less are ignored. */
 const LOOKED_AT_MICROSECONDS = 200;
 
 /** A ledger check beside a customer with 50,000 keys who generates, too. */

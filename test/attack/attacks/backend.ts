@@ -3,7 +3,7 @@ import { atOnce, Connection, deadlineOf, Tally } from "../wire.ts";
 
 const TOKEN = "token-of-the-operators-of-an-attacked-gateway";
 const ACCOUNTS = 300;
-/** What costs most, each over all accounts or over one. */
+/** The dearest reads, each over all accounts or over one. */
 const READS = [
   "/accounts?limit=100",
   "/accounts?label=shop&limit=100",

@@ -79,7 +79,7 @@ const mean = (values: readonly number[]): number =>
 /** So much of the attack's time from now, as `performance.now()` counts. */
 const after = ({ durationMs }: Target, share: number): number => performance.now() + share * durationMs;
 
-/** What a bare server answers in a second once it is compiled, beside the honest traffic and from the same connections. */
+/** Answers a second of a bare server once it is compiled, beside the honest traffic and from the same connections. */
 async function rateOfBareServer(target: Target): Promise<number> {
   const server = await startBareServer();
   const seconds = await askInTurn(new Tally(), {
@@ -97,7 +97,7 @@ interface Seen {
   known: Tally;
   /** Guesses that were answered in each second. */
   seconds: readonly number[];
-  /** What a bare server answers in a second. */
+  /** Answers a second of a bare server. */
   bare: number;
 }
 

@@ -31,7 +31,7 @@ const QUEUEING_MS_MAX = 60_000;
 const EVERY_MS = 50;
 const HONEST_MS_MAX = 2000;
 const HUGE_CHUNK = Buffer.alloc(65_536, 120);
-/** What the kernels of both sides take in before a writer waits, with much to spare. */
+/** Bytes that the kernels of both sides take in before a writer waits, with a wide margin. */
 const READ_BYTES_MAX = 10_000_000;
 
 const drip = async (response: ServerResponse): Promise<void> => {

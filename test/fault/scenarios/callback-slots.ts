@@ -118,7 +118,7 @@ async function postAtEnd(
   const partition = partitionOf(customer.accountId, await partitionsOf(oneNode(redis)));
   const { slots } = keyRef(customer.keyId, customer.accountId, partition).names;
   const isSlotTaken = (await redis.sismember(slots, requestId)) === 1;
-  // One that was not taken is too late already, and only lets the run come to its end.
+  // A callback that was not taken is too late already, and only lets the run come to its end.
   if (status !== 200) await callBackUntilTaken(world, event);
   return { requestId, endpoint, gateways, postedMs, status, isSlotTaken };
 }

@@ -194,7 +194,7 @@ async function runCallbacks(
   }
 }
 
-/** What the upstream saw, by the tag of the request. */
+/** Requests that the upstream saw, by their tag. */
 function watchUpstream({ upstream }: World): Map<string, UpstreamEvent> {
   const seen = new Map<string, UpstreamEvent>();
   upstream.steer({

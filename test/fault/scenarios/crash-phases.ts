@@ -19,7 +19,7 @@ export type PhaseName =
 
 export interface Phase {
   name: string;
-  /** What has happened, and the next thing has not, when the kill comes. */
+  /** The last step that has happened when the kill comes. */
   step: PhaseName;
   /** How the upstream answers. */
   kind: "ok" | "refuses_400";

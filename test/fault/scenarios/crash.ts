@@ -38,7 +38,7 @@ export const crash: Scenario<CrashSize> = {
   run: runCrash,
 };
 
-/** The same on a Redis Cluster, where a request has its partition on one primary and its task id's claim on another. */
+/** As above, on a Redis Cluster, where a request has its partition on one primary and its task id's claim on another. */
 export const crashOnCluster: Scenario<CrashSize> = {
   name: "crash-cluster",
   title: (size) => `on a Redis Cluster of three primaries: ${crash.title(size)}`,
@@ -87,7 +87,7 @@ async function runCrash(
   }
 }
 
-/** What a lane waits for at the moment: hooks find it by the gateway that a command or a request came from. */
+/** The step that a lane waits for: hooks find it by the gateway that a command or a request came from. */
 interface Watch {
   phase: Phase;
   /** Ids of requests that stand at the phase. */
@@ -188,14 +188,14 @@ async function strike(
   });
   const standing = phase.step === "answer" ? answered : reached;
   await within(REACH_MS, () => standing.size > 0);
-  // What waits behind a frozen command cannot come this far.
+  // Commands behind a frozen one cannot come this far.
   await within(STRAGGLERS_MS, () => standing.size >= width || phase.immediate);
   kill();
   await Promise.all(pending);
   return reached.size > 0;
 }
 
-/** The same request with the same key until it is decided: one task, one charge. */
+/** Sends the request with its Idempotency-Key again until it is decided: one task, one charge. */
 async function again(
   world: World,
   customer: Customer,

@@ -160,7 +160,7 @@ async function leave(world: World, lane: Lane, visit: Visit): Promise<void> {
   }
   if (leaving.begun !== undefined && phase.includes("_")) lane.phase = phase;
   await ask(leaving);
-  // What the client does next: it asks again, and must find the one task that it may have paid for.
+  // The client's next step: it repeats the request, and must find the one task that it may have paid for.
   for (let tries = 0; visit.repeats && tries < REPEATS_MAX; tries++) {
     if ((await ask()).status !== 409) return;
     await pause(25);

@@ -169,7 +169,7 @@ async function fillLog(world: World, customer: Customer, folder: string, lines: 
   if (dropped === 0) world.note("not reached", "dropped log lines are counted");
   makeRoom(folder);
   world.note("room in the log's disk", `${dropped} lines dropped`);
-  // What waited in memory is written, and what comes from now on.
+  // Settlements that waited in memory are written, and so are later ones.
   const isWritten = await eventually(WAIT_MAX_MS, async () => text().split("\n").length > before);
   if (!isWritten) world.note("not reached", "the log goes on when there is room");
   await world.gateways[slot]!.stop();

@@ -25,7 +25,7 @@ export const kills: Scenario<KillsSize> = {
   run: runKills,
 };
 
-/** The same on a Redis Cluster. */
+/** As above, on a Redis Cluster. */
 export const killsOnCluster: Scenario<KillsSize> = {
   name: "kills-cluster",
   title: (size) => `on a Redis Cluster of three primaries: ${kills.title(size)}`,

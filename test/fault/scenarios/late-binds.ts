@@ -41,7 +41,7 @@ const WAIT_MAX_MS = 20_000;
 /** Of the BINDs that are planned to come late, how many must: on a busy machine some requests are 503. */
 const SHARE_MIN = 0.6;
 
-/** What is lost on the link to the store: the BIND itself, or only its reply. */
+/** The loss on the link to the store: the BIND itself, or only its reply. */
 type Cut = "command" | "reply";
 
 /**
@@ -65,7 +65,7 @@ interface Planned {
   customer: Customer;
   wish: Partial<Wish>;
   idempotencyKey: string;
-  /** What the repeat with the same key asks for; undefined: none is made. */
+  /** The wish of the repeat with the same Idempotency-Key; undefined: none is made. */
   repeat: Partial<Wish> | undefined;
 }
 

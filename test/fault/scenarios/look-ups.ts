@@ -215,7 +215,7 @@ async function otherStores(archiveUrl: string): Promise<string> {
   return url.href;
 }
 
-/** What an operator does on the command line of the tree that is judged, each time with what it is to be told. */
+/** An operator on the command line of the tree under test, with the expected answer of each command. */
 function operatorOf(world: World, what: Pick<ByHand, "kind" | "accountId" | "taskId" | "amount">) {
   const done: ByHand = { ...what, references: [], outcomes: [], needsArchive: true };
   return async (expected: string, archiveUrl: string, ticket: string): Promise<void> => {

@@ -69,7 +69,7 @@ async function offerLoad(
   return Promise.all(events);
 }
 
-/** What is sent is answered and the rest is 503: nothing is unknown, and the throughput does not break down. */
+/** Every request that is sent is answered and the rest is 503: no outcome is unknown, and the throughput does not break down. */
 function judge(world: World, events: readonly ClientEvent[], times: number): void {
   const odd = events.find(({ status }) => status !== 200 && status !== 503);
   if (odd)

@@ -117,7 +117,7 @@ function inflict(world: World, fault: LinkFault): () => Promise<void> {
   }
   return async () => {
     world.proxy.steer({});
-    // What was frozen stays so until the gateways give the connection up.
+    // Frozen commands stay so until the gateways give the connection up.
     await pause(2 * COMMAND_TIMEOUT_MS);
   };
 }

@@ -4,7 +4,7 @@ import type { RunOptions } from "../world.ts";
 /** One part of the campaign, in a full and in a short size. */
 export interface Scenario<Size> {
   name: string;
-  /** What it does, in a line for the page of figures. */
+  /** A line about it for the page of figures. */
   title(size: Size): string;
   full: Size;
   short: Size;

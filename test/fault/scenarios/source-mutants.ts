@@ -236,7 +236,7 @@ export async function runSourceMutants({ folder, progress }: RunOptions): Promis
   const wanted = process.env.SOURCE_MUTANTS ?? "";
   const planted = SOURCE_MUTANTS.filter(({ name }) => name.includes(wanted));
   const right = copyTree(join(folder, "right"), []);
-  /** What the tests say without a bug: some stand for several. */
+  /** The tests' output without a bug: some stand for several. */
   const without = new Map<string, Promise<Said>>();
   const criteria: Criterion[] = [];
   for (const [at, mutant] of planted.entries()) {

@@ -168,7 +168,7 @@ async function refuseNotPersistent(world: World): Promise<void> {
   await redis.config("SET", "appendonly", "yes");
 }
 
-/** What an operator does. */
+/** An operator's commands. */
 async function accept(world: World, port: number): Promise<string> {
   const { root, folder } = world.options;
   const args = [programOf(root, "cli"), "store", "accept", "--json"];

@@ -44,7 +44,7 @@ const POLL_EVERY_MS = 1000;
 const RELOAD_MAX_MS = 10_000;
 
 /**
- * What ends a task: the last question about a task that is too old gets no answer about it, gateways of one fleet
+ * Ways in which a task ends: the last poll of a task that is too old gets no answer about it, gateways of one fleet
  * allow different ages, task ids are given twice, and the upstream's address changes while tasks run at the old one, and its adapter while tasks run
  * that another one made.
  */

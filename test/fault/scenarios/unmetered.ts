@@ -155,7 +155,7 @@ async function makeWhileAway(
   return passed;
 }
 
-/** What a gateway shows of Redis, figure by figure. */
+/** The gateway's figures of Redis. */
 const figures = ({ gateways }: World): Promise<number[][]> =>
   Promise.all(FIGURES.map((name) => metricValues(gateways[1]!, `tollgate_redis_${name}`)));
 

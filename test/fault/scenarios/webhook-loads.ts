@@ -36,7 +36,7 @@ const RETRY_PLACES = 4;
 /** Until all have failed once. */
 const PLACES_TO_FAIL = { in_flight: 1600, in_flight_per_endpoint: 40 };
 const PAIRS = 6;
-/** What dead endpoints may add, or else as much as slices without them differ by on a busy machine. */
+/** Time that dead endpoints may add, or else the difference of slices without them on a busy machine. */
 const FRESH_SLOWER_MS = 60;
 const SERVED_SLOWER_MS = 2;
 

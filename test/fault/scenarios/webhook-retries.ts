@@ -15,7 +15,7 @@ const FRESH = 100;
 const FRESH_EVERY_MS = 30;
 const GENERATIONS = 100;
 const WATCH_EVERY_MS = 50;
-/** What never came took so long. */
+/** Time counted for a message that never came. */
 const NEVER_MS = 20_000;
 
 /** A customer's server that takes no message: it refuses connections, or takes them and never answers. */
@@ -80,7 +80,7 @@ export async function retriesOf(
   return { all: sum(([all]) => all), due: sum(([, due]) => due) };
 }
 
-/** What others notice of dead endpoints, ms: of a fresh message until it arrives, and of a generation. */
+/** Effect of dead endpoints on others, ms: on a fresh message until it arrives, and on a generation. */
 export interface Slice {
   freshMs: number[];
   servedMs: number[];

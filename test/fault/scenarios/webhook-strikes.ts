@@ -30,7 +30,7 @@ const LEASED =
   /\$\d+\r\n((?:we_|callback@)[^\r]*)\r\n\$\d+\r\n(evt_[^\r]+)\r\n\$\d+\r\n\w+\r\n\$\d+\r\n(\d+)\r\n/g;
 const idOf = (endpointId: string): string => (endpointId.startsWith(CALLBACK) ? CALLBACK : endpointId);
 
-/** What is waited for; `slot` is that of the gateway that has reached it. */
+/** A step to wait for; `slot` is that of the gateway that has reached it. */
 interface Wanted {
   step: Step;
   slot: number;

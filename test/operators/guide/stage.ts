@@ -24,7 +24,7 @@ const STAND_INS =
 export const AT_ONCE = { durationMs: 0, startDelayMs: 0, failRatio: 0, uploadDelayMs: 0 };
 /** The demo account of the sandbox. */
 const DEMO = "demo";
-/** What the pages tell readers to set, for their commands. */
+/** Settings that the pages tell readers to make, for their commands. */
 const CONFIG = {
   accounts: { indexed_metadata: ["plan"] },
   webhooks: { public_url: "http://127.0.0.1:8080", allow_networks: ["127.0.0.0/8"] },
@@ -158,7 +158,7 @@ async function startReceiver() {
   return { url: `http://127.0.0.1:${port}`, stop: () => void server.close() };
 }
 
-/** What `npm start` leaves for the sandbox's commands. */
+/** Fills the folder as `npm start` leaves it for the sandbox's commands. */
 function fillSandboxFolder(folder: string, key: string, env: Record<string, string>): void {
   const place = join(folder, ".tollgate");
   mkdirSync(place);
@@ -173,7 +173,7 @@ async function makeSecrets(folder: string): Promise<void> {
   await promisify(execFile)("sh", [join(ROOT, "deploy/redis/make-secrets.sh"), folder, address]);
 }
 
-/** What an operator's shell has, but for where Redis, upstream and archive are. */
+/** An operator's shell, but for where Redis, upstream and archive are. */
 const environment = (
   folder: string,
   bin: string,

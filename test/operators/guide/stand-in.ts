@@ -1,4 +1,4 @@
-// What a command of the guide meets where its program cannot run in a test: each checks every name that it is given, and
+// Stands in for a program that cannot run in a test of the guide: it checks every name that it is given, and
 // fails on one that is not there. `redis-cli`, `curl`, `kubectl` and `npm` run for real as far as that goes.
 import { spawnSync } from "node:child_process";
 import { existsSync, globSync, readFileSync } from "node:fs";
@@ -84,7 +84,7 @@ function helm(): void {
   need(["install", "template"].includes(verb ?? ""), `${verb} is not known here`);
   need(existsSync(join(chart, "Chart.yaml")), `${chart} has no Chart.yaml`);
   for (const file of optionValues(["-f"])) need(existsSync(file), `there is no ${file}`);
-  // What the chart's `config` leaves to its reader is as in the gateway's own file.
+  // Settings that the chart's `config` leaves to its reader are as in the gateway's own file.
   const values = { ...parse(text("deploy/helm/values.yaml")), config: parse(text("config/tollgate.yaml")) };
   for (const [path = ""] of optionValues(["--set"]).map((pair) => pair.split("="))) {
     const isThere = path.split(".").reduce((at: unknown, name) => Object(at)[name], values) !== undefined;
@@ -105,7 +105,7 @@ function systemctl(): void {
     need(units.includes(name.replace(/@.*/, "@")) || name === "redis-server", `there is no unit ${name}`);
 }
 
-/** What a service says: first what is no JSON, at which `jq` must not stop. */
+/** A service's log: first a line that is no JSON, at which `jq` must not stop. */
 function journalctl(): void {
   need(
     optionValues(["-u"]).every((unit) => unit === "tollgate"),

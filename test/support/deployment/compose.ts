@@ -46,7 +46,7 @@ function portProblems(compose: Manifest, { server, admin }: ReturnType<typeof co
   ];
 }
 
-/** What a Redis that holds money must be set to (decision 0009); the same for each way to start one. */
+/** Settings of a Redis that holds money (decision 0009); every way to start one needs them. */
 export function redisCommandProblems(where: string, words: readonly string[]): string[] {
   const command = words.join(" ");
   const wanted = ["--appendonly yes", "--appendfsync", "--maxmemory-policy noeviction", "--maxmemory "];
@@ -78,7 +78,7 @@ function exampleProblems(read: Read): string[] {
   const asked = new Set([...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
   const example = text(read, "deploy/compose.env.example");
   const given = new Set([...example.matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name));
-  // What the environment decides no edit of the file changes any more.
+  // A value that the environment decides is not changed by an edit of the file.
   const set = [...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+):-[^}]/g)].map(([, name]) => name);
   return [
     ...[...asked.symmetricDifference(given)].map((name) => `compose.env.example and compose.yaml: ${name}`),
@@ -99,7 +99,7 @@ function monitoringProblems(read: Read, compose: Manifest): string[] {
   const [{ providers }] = documents(read, "deploy/grafana/dashboards.yaml");
   const { prometheus, grafana } = compose.services;
   const url = new URL(datasources[0].url);
-  /** Whether there is a file or folder of ours behind a path of a container. */
+  /** True if there is a file or folder of ours behind a path of a container. */
   const isOurs = ({ volumes }: Manifest, path: string) =>
     volumes.some((volume: string) => {
       const [source = "", target = ""] = volume.split(":");

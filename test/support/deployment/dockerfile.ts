@@ -4,7 +4,7 @@ export interface Step {
   keyword: string;
   /** Such as `--from=source`, as name and value. */
   flags: Record<string, string>;
-  /** What follows the flags, continuation lines joined. */
+  /** The text behind the flags, continuation lines joined. */
   text: string;
 }
 
@@ -61,7 +61,7 @@ export const lastOf = ({ steps }: Stage, wanted: string): string | undefined =>
   steps.findLast(({ keyword }) => keyword === wanted)?.text;
 
 /**
- * Whether a path of the repository goes into the build, by a .dockerignore that has plain paths and `*` only.
+ * True if a path of the repository goes into the build, by a .dockerignore that has plain paths and `*` only.
  * The last line that fits decides.
  */
 export function isInContext(path: string, dockerignore: string): boolean {

@@ -10,7 +10,7 @@ const ROOT = resolve(import.meta.dirname, "../../..");
 
 /** A stage of the Dockerfile, made in a folder of this machine instead of an image. */
 export interface BuiltStage {
-  /** What would be the image's root. */
+  /** Folder that would be the image's root. */
   root: string;
   /** Its working directory. */
   workdir: string;

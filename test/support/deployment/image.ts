@@ -53,7 +53,7 @@ function sandboxProblems(stages: Stage[]): string[] {
   return copies.length > 0 && isBundled ? [] : ["the gateway's image has more than the bundle"];
 }
 
-/** What node's image brings along and nothing here runs. */
+/** Files that node's image brings along and nothing here runs. */
 const PACKAGE_MANAGERS = ["lib/node_modules", "bin/npm", "bin/npx", "bin/corepack"];
 
 function packageManagerProblems(gateway: Stage): string[] {

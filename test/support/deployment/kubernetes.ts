@@ -45,7 +45,7 @@ export function kubernetesProblems(read: Read): string[] {
   ];
 }
 
-/** What the configuration itself must say where pods come and go. */
+/** Settings that pods that come and go need. */
 function drainProblems({ server, upstream }: Config): string[] {
   const rules: [boolean, string][] = [
     [server.drainTimeoutMs > upstream.totalTimeoutMs, "drain_timeout cuts generations"],

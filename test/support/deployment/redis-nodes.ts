@@ -82,7 +82,7 @@ interface Started {
   env: Record<string, string>;
 }
 
-/** What start.sh is told for all servers of one topology, against its certificate and its REDIS_URL. */
+/** Arguments of start.sh for all servers of one topology, against its certificate and its REDIS_URL. */
 function startedProblems(read: Read, where: string, head: string, started: readonly Started[]): string[] {
   const { kind, tls, names, hosts } = secretsOf(read, head);
   const place = ({ env }: Started) => `${env.HOST}:${env.PORT ?? (env.MODE === "sentinel" ? 26_379 : 6379)}`;

@@ -44,7 +44,7 @@ export function configOf(yaml: string): Config {
   }
 }
 
-/** What is wrong with the time a supervisor gives a gateway to end. */
+/** Problems of the time that a supervisor gives a gateway to end. */
 export function graceProblems(where: string, grace: string | number | undefined, config: Config): string[] {
   const graceMs = typeof grace === "number" ? 1000 * grace : durationMs(grace);
   const { drainDelayMs, drainTimeoutMs } = config.server;
@@ -75,7 +75,7 @@ export function unknownVariables(read: Read, where: string, names: Iterable<stri
 
 const ROUTES = join(import.meta.dirname, "../../../src/admin");
 
-/** Whether the admin port answers a path: some file of the routes names it. */
+/** True if the admin port answers a path: some file of the routes names it. */
 export const isAdminPath = (path: string): boolean =>
   globSync("*.ts", { cwd: ROUTES }).some((file) =>
     readFileSync(join(ROUTES, file), "utf8").includes(`"${path}"`),

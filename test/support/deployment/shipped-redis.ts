@@ -66,7 +66,7 @@ export async function startShippedRedis(kind: "sentinel" | "cluster") {
     });
     await log.close();
   }
-  /** What an operator types at a server. */
+  /** An operator's command to a server. */
   const cli = (port: number, ...command: string[]): Promise<string> =>
     script("cli.sh", command, { PORT: String(port) });
 
@@ -87,7 +87,7 @@ export async function startShippedRedis(kind: "sentinel" | "cluster") {
     ports: servers.map(({ port }) => port),
     /** Certificates, users and passwords of the servers. */
     secrets: join(scripts, "secrets/servers"),
-    /** What gateways and the command line get in their environment. */
+    /** Environment of gateways and of the command line. */
     env: {
       ...Object.fromEntries(variables.map((line) => line.split(/=(.*)/).slice(0, 2))),
       NODE_EXTRA_CA_CERTS: join(gateways, "ca.pem"),

@@ -27,7 +27,7 @@ export interface Place {
 export interface EdgeProxy {
   name: string;
   program: string;
-  /** Whether it asks gateways for /readyz, and so knows before one ends. */
+  /** True if it asks gateways for /readyz, and so knows before one ends. */
   looksAtReadiness: boolean;
   /** Starts it by its example, after its own check of the file. */
   start(behind: Behind): Promise<GuardedChild>;
@@ -101,7 +101,7 @@ const nginx: EdgeProxy = {
 
 export const PROXIES: readonly EdgeProxy[] = [haproxy, nginx];
 
-/** Whether a program is there. Says so if not: what needs it is left out then. */
+/** True if a program is there. Says so if not: tests that need it are left out then. */
 export function isInstalled(program: string, debianPackage: string): boolean {
   if (existsSync(program)) return true;
   console.log(`Skipped: no ${program}. Install it: apt-get install ${debianPackage}.`);

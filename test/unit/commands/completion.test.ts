@@ -5,7 +5,7 @@ import { commandPath, commandsOf, tollgateProgram } from "../../../src/commands/
 
 const PLACES = placesOf(tollgateProgram());
 
-/** What bash offers after these words; the last one is being typed. */
+/** Completions that bash offers after these words; the last one is being typed. */
 function offered(...words: string[]): string[] {
   const line = ["tollgate", ...words];
   const set = `COMP_WORDS=(${line.map((word) => `'${word}'`).join(" ")}); COMP_CWORD=${line.length - 1}`;

@@ -9,7 +9,7 @@ import { givenFiles } from "../config/support.ts";
 const { settings, config } = defaultConfig();
 const gold = { rate_limit: 7, max_concurrent: 10, daily_limit: 1000 };
 
-/** What the gateway's `/config` says of keys by tier. */
+/** The keys by tier in the gateway's `/config`. */
 let counts: object = {};
 const admin = createServer((_request, response) => {
   const running = { ...settings, tiers: { ...settings.tiers, gold } };

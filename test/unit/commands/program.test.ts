@@ -30,7 +30,7 @@ test.each(LINES)("the example `%s` is understood", async (line, words) => {
   const program = tollgateProgram();
   const called: string[] = [];
   for (const command of leaves(program)) command.action(() => void called.push(commandPath(command)));
-  // What a shell leaves of it for the command itself.
+  // The words that a shell leaves for the command itself.
   const [, typed = ""] = /\btollgate ([^|<>)]+)/.exec(line) ?? [];
   await program.parseAsync(typed.trim().split(/ +/), { from: "user" });
   expect(called).toEqual(words === "" ? [expect.any(String)] : [words]);

@@ -6,7 +6,7 @@ import { loadConfig } from "../../support/load-config.ts";
 import { configOf, errorOf } from "./support.ts";
 
 const FOLDER = path.join(import.meta.dirname, "fixtures");
-/** What the linter cannot parse either is kept from it as `.yaml.txt`. */
+/** Files that the linter cannot parse either are kept from it as `.yaml.txt`. */
 const FIXTURES = readdirSync(FOLDER).filter((name) => /\.yaml(\.txt)?$/.test(name));
 
 /** A fixture ends with the lines that it must give, each behind `#> `; its folder is left out of them. */

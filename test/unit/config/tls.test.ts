@@ -30,7 +30,7 @@ test.each(["server", "admin"] as const)(
   },
 );
 
-// What is wrong must be found by `config check`, not by the first customer.
+// A mistake must be found by `config check`, not by the first customer.
 test.each<[what: string, files: Record<string, string>, tls: string, problem: string]>([
   [
     "no such file",

@@ -27,7 +27,7 @@ export function validate(endpoint: GenerationEndpoint, body: unknown) {
   return validateGeneration(endpoint, body, HOST);
 }
 
-/** What goes upstream. */
+/** The body that goes upstream. */
 export function sent(endpoint: GenerationEndpoint, body: unknown): unknown {
   const result = validate(endpoint, body);
   if (!result.ok) throw new Error(`refused: ${JSON.stringify(result.problems)}`);

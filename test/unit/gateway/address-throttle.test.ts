@@ -246,7 +246,7 @@ test("the rests of addresses that rest at the same time end one after the other"
     while (ended.length === before) await ticks(1);
     expect(ended).toEqual(addresses.slice(0, n));
   }
-  // What the first sends again costs a tick of 10 ms: the next one waits for some of them, too.
+  // Repeats of the first address cost a tick of 10 ms: the next one waits for some of them, too.
   spend("a");
   spend("b");
   await ticks();

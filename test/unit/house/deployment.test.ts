@@ -27,13 +27,13 @@ function changed(path: string, from: string, to: string): Read {
   return (asked) => (asked === path ? source.replace(from, to) : repository(asked));
 }
 
-/** What is changed, and what must then be said. */
+/** A change of a file, and the problem that it must cause. */
 type Break = readonly [path: string, from: string, to: string, problem: RegExp];
 
 function catches(check: (read: Read) => string[], breaks: readonly Break[]): void {
   test.each(breaks)("in %s, %j as %j is found", (path, from, to, problem) => {
     const broken = changed(path, from, to);
-    // What cannot be read at all is said by throwing.
+    // A file that cannot be read at all causes an exception.
     const said = (): string => {
       const problems = check(broken);
       throw new Error(problems.join("\n"));

@@ -286,7 +286,7 @@ describe("ARCHITECTURE", () => {
   });
 });
 
-/** What a row of the lessons promises and does not keep: links, and for tests words of a title or of a case. */
+/** Promises of a row of the lessons that it does not keep: links, and for tests words of a title or of a case. */
 function unproved([lesson, proofs = ""]: string[]): string[] {
   const links = [...proofs.matchAll(/\[[^\]]+\]\(([^)#]+)[^)]*\)([^[]*)/g)];
   if (!lesson || links.length === 0) return [`no proof: ${lesson}`];

@@ -16,7 +16,7 @@ const PAGES = globSync("{README,CONTRIBUTING,SECURITY}.md", { cwd: ROOT }).conca
   globSync("docs/{,operations/}*.md", { cwd: ROOT }).filter((page) => !page.endsWith("cli.md")),
 );
 
-/** What is wrong with `tollgate ...` in a sentence; `...` and words in capitals stand for arguments. */
+/** Faults of `tollgate ...` in a sentence; `...` and words in capitals stand for arguments. */
 function commandFaults(span: string): string[] {
   const words = span.split(/\s+/).slice(1);
   let command: Command = tollgateProgram();
@@ -35,7 +35,7 @@ function commandFaults(span: string): string[] {
 const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
 const { services } = parse(read("compose.yaml")) as { services: Record<string, unknown> };
 
-/** What else is named in a sentence and not there: a file of ours, an npm script, a service of Compose, a unit of systemd. */
+/** Other names in a sentence that do not exist: a file of ours, an npm script, a service of Compose, a unit of systemd. */
 function nameFaults(span: string): string[] {
   const faults: string[] = [];
   const [, script] = /^npm run (?:-s )?([\w:-]+)/.exec(span) ?? [];

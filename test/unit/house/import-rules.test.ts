@@ -7,7 +7,7 @@ import { describe, expect, test } from "vitest";
 const ROOT = join(import.meta.dirname, "../../..");
 const BIOME = join(ROOT, "node_modules/.bin/biome");
 
-/** What each room may import, as docs/ARCHITECTURE.md has it, in an order in which no room comes before one it imports. */
+/** Imports that each room may have, as docs/ARCHITECTURE.md lists them, in an order in which no room comes before one it imports. */
 const MAY_IMPORT: Record<string, string[]> = {
   domain: [],
   telemetry: [],

@@ -13,7 +13,7 @@ const run = promisify(execFile);
 // A limit of keys, tiers and accounts, `hourly_limit`, which test/lua/new-limit.test.ts shows to refuse; and an operation, `renameAccount`.
 const RECIPE_FILES_MAX = { "limit.patch": 3, "operation.patch": 8 } as const;
 type Recipe = keyof typeof RECIPE_FILES_MAX;
-/** What the patches change, and what the surfaces are read with. */
+/** Files that the patches change, and files that the surfaces are read with. */
 const COPIED = [
   "src",
   "lua",

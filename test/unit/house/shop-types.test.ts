@@ -26,7 +26,7 @@ beforeAll(async () => {
   return () => rm(folder, { recursive: true });
 });
 
-/** What the compiler says, a line a problem. */
+/** The compiler's output, a line a problem. */
 const compile = (): Promise<string[]> =>
   run(process.execPath, [join(MODULES, "typescript/bin/tsc")], { cwd: folder }).then(
     () => [],

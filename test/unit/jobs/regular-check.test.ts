@@ -138,7 +138,7 @@ test("an archive that is away leaves the check of the ledger as it is", async ()
   await check();
   expect(published).toEqual([{ atMs: expect.any(Number), violations: 0, credits }]);
   expect(await violations()).toBe(0);
-  // What was found before stays until the archive has been compared again.
+  // Violations found before stay until the archive has been compared again.
   expect((await metrics.archiveViolations.get()).values[0]?.value).toBe(1);
   expect(lines.join("")).toContain("nobody listens there");
 });

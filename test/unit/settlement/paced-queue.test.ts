@@ -44,7 +44,7 @@ test("work is begun no faster than the rate", () => {
     const { queue, begun } = givenQueue({ perSecond: 10 });
     for (let item = 0; item < 100; item++) queue.add(item);
     vi.advanceTimersByTime(60_000);
-    // What it did not use in the last second may be caught up on; more than that never.
+    // Work not done in the last second may be caught up on; more than that never.
     expect(begun).toHaveLength(100);
     const fresh = givenQueue({ perSecond: 10 });
     fresh.queue.pause(1000);

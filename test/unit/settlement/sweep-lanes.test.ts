@@ -9,7 +9,7 @@ afterEach(() => void vi.useRealTimers());
 const FAILED: PollOutcome = { outcome: "failed", detail: "" };
 const ANSWERED: PollOutcome = { outcome: "task", status: "processing", data: "{}" };
 
-/** What each upstream says of every task, by its name. */
+/** Outcomes of every poll at each upstream, by its name. */
 function givenLanes(says: Record<string, PollOutcome | "hangs">) {
   const asked: Record<string, number> = {};
   const lanes = createSweepLanes({

@@ -5,7 +5,7 @@ import { createLogger, type LoggedRequest, logRequest } from "../../../src/telem
 
 const LOG = join(import.meta.dirname, "../../../src/telemetry/log.ts");
 
-/** What a process of its own writes to standard output; it logs as the gateway does. */
+/** Standard output of a process of its own; it logs as the gateway does. */
 const outputOf = (script: string): string => {
   const source = `import fs from "node:fs"; import { createLogger } from "${LOG}"; const log = createLogger("info"); ${script}`;
   return spawnSync(process.execPath, ["--input-type=module", "-e", source], { encoding: "utf8" }).stdout;

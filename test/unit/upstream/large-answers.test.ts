@@ -175,7 +175,7 @@ test("sixteen large answers are read at a time; the others wait in order, and no
   const all = Array.from({ length: 20 }, reading);
   for (const each of all) places.enter(each);
   expect(all.map(({ told }) => told.join()).slice(14)).toEqual(["", "", "pause", "pause", "pause", "pause"]);
-  // One that is given up while it waits frees no place.
+  // An answer that is given up while it waits frees no place.
   places.leave(all[16]!);
   expect(all[17]!.told).toEqual(["pause"]);
   places.leave(all[0]!);

@@ -15,7 +15,7 @@ function givenWork() {
     work.add(() => {
       done.push(name);
       nowMs += tookMs;
-      // What follows from it, such as parsing, is a part of it.
+      // Work that follows from it, such as parsing, is a part of it.
       void Promise.resolve().then(() => {
         nowMs += 1;
       });

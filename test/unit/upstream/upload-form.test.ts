@@ -343,7 +343,7 @@ test("no form, however broken, gives two verdicts, none, or a crash", async () =
   );
 });
 
-/** What the parser says of a malformed form may depend on the cut; that it is one does not. */
+/** The parser's message about a malformed form may depend on the cut; that the form is malformed does not. */
 const withoutParserWords = (refusal: object | undefined) =>
   JSON.stringify(refusal)?.replaceAll(/(the form is malformed): [^"]*/g, "$1");
 

@@ -4,7 +4,7 @@ import { cutBytes, splitAt } from "../../../src/upstream/upload-form.ts";
 
 const NOTHING = Buffer.alloc(0);
 
-/** What a splitter finds: the bytes between delimiters, joined. */
+/** Parts that a splitter finds: the bytes between delimiters, joined. */
 function split(delimiter: string, chunks: Buffer[], before = NOTHING): string[] {
   const found: string[] = [""];
   const splitter = splitAt(Buffer.from(delimiter), before, {

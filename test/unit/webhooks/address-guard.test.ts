@@ -120,7 +120,7 @@ test.each([
   expect(checkAddress("http://10.1.2.3:8080/", proxied)).toMatchObject({ ok: true });
 });
 
-// What is kept is checked at each delivery: one that was taken was never called.
+// Addresses that are kept are checked at each delivery: one that was taken was never called.
 test("an address that is too long once it is percent-encoded is refused when it is set, and one that is taken passes again", () => {
   const of = (count: number) => `https://example.com/${"ü".repeat(count)}`;
   expect(check(of(339))).toMatchObject({ ok: false, reason: expect.stringContaining("percent-encoded") });

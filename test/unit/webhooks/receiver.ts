@@ -17,7 +17,7 @@ export const POLICY: EgressPolicy = {
 
 export const LOOPBACK: EgressPolicy = { ...POLICY, allowNetworks: ["127.0.0.0/8"] };
 
-/** What a test sends, but for the address. */
+/** A message of a test, but for the address. */
 export const messageTo = (url: string, body = '{"type":"test"}'): Message => ({
   url,
   headers: { "webhook-id": "msg_1" },

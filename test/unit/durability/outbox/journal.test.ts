@@ -430,7 +430,7 @@ describe("the journal", () => {
     writeFileSync(folder, "in its place");
     for (let looks = 0; looks < 3; looks++) await look();
     expect(states).toEqual([true, false]);
-    // What comes now cannot be kept, and is not said to be.
+    // A line that comes now cannot be kept, and is not reported as kept.
     await expect(journal.append(settlement("r2"))).rejects.toThrow();
     waiting.push(settlement("r2"));
     await look();

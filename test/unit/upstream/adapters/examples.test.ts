@@ -17,7 +17,7 @@ interface Example {
   adapter: Adapter;
   answers: readonly AnswerRow[];
   options?: object;
-  /** What is sent for each of `BODIES`. */
+  /** The request for each of `BODIES`. */
   sends: readonly string[];
 }
 
