@@ -1,8 +1,11 @@
-import { expect, test } from "vitest";
+import { expect, inject, test } from "vitest";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
+import { migrate } from "../../src/archive/migrations.ts";
 import { openArchiveReads } from "../../src/archive/reads.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
+import { query } from "../support/postgres.ts";
 import { givenExample } from "./example.ts";
 import { givenArchiveStage } from "./stage.ts";
 
@@ -31,5 +34,20 @@ test("a database that writes dates in another style and zone has the same usage,
     await stage.database.query(`alter database ${name} reset all`);
     reads.close();
     await stage.stop();
+  }
+});
+
+// Guarantee: no letter of a customer's text stops the archive months later.
+test("a database that lacks letters of customers' texts is refused before anything is copied", async () => {
+  await query("create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0");
+  const url = new URL(inject("postgresUrl"));
+  url.pathname = "/latin";
+  const archive = connectArchive(url.href);
+  try {
+    await expect(migrate(archive)).rejects.toThrow("its encoding is LATIN1");
+    expect(await query("select from pg_namespace where nspname = 'tollgate'", [], url.href)).toEqual([]);
+  } finally {
+    archive.close();
+    await query("drop database latin with (force)");
   }
 });
