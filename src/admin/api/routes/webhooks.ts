@@ -141,8 +141,8 @@ export const rotationOfSecret = operation("POST /accounts/{account}/webhooks/{we
   name: "rotateWebhookSecret",
   summary: "Replace the secret of an endpoint",
   description:
-    "The new one is in the answer once. Both sign each message for `overlap` (24h unless you say). Of two rotations within that time, " +
-    "the first secret ends at the second one.",
+    "The new one is in the answer once. Both sign each message for `overlap` (24h unless you say). Secrets of an overlap that has not " +
+    "ended, up to three, sign on as long: repeat the call if its answer was lost.",
   body: SecretRotation,
   answers: { 200: { description: "The endpoint, with its new secret.", schema: Webhook } },
   refusals: [409],
