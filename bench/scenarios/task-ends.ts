@@ -51,12 +51,13 @@ end
   "include/ledger.lua": [
     ["--@include events money numbers", "--@include money numbers"],
     [
-      `  local alerts, alerted = extras ~= "" and call("HGET", account, "alerts"), nil
+      `  local is_refund = amount > 0 and request_id ~= ""
+  local alerts, alerted = extras ~= "" and not is_refund and call("HGET", account, "alerts"), nil
   if alerts then
     -- Before the first write: what it writes can run twice.
     local available = balance - held_before - held
-    local is_recharge = kind == "recharge" and request_id == ""
-    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, is_recharge, previous ~= "" and previous or account_id)
+    -- The id of an entry is that of its partition alone, and a receiver of many accounts ignores an id that it has seen.
+    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, amount > 0, account_id .. "-" .. previous)
   end
 `,
       "",
@@ -176,7 +177,7 @@ async function givenOpenTasks({ world, trees }: Context): Promise<{ open: Open[]
 }
 
 /** @throws Error where a script is not as it was when this was written */
-function withoutWebhooks(home: string, folder: string): string {
+export function withoutWebhooks(home: string, folder: string): string {
   const copy = mkdtempSync(join(home, "lua-"));
   cpSync(folder, copy, { recursive: true });
   for (const [name, cuts] of Object.entries(CUTS)) {

@@ -30,13 +30,13 @@ local function post(account, ledger, at, account_id, kind, amount, held, used, e
   local balance, previous = int(balance_before + amount), last ~= "-" and last or ""
   local entry = kind .. " " .. account_id .. " " .. key_id .. " " .. endpoint .. " " .. int(amount) .. " " .. at .. " "
     .. balance .. " " .. previous .. " " .. request_id .. " " .. task_id
-  local alerts, alerted = extras ~= "" and call("HGET", account, "alerts"), nil
+  local is_refund = amount > 0 and request_id ~= ""
+  local alerts, alerted = extras ~= "" and not is_refund and call("HGET", account, "alerts"), nil
   if alerts then
     -- Before the first write: what it writes can run twice.
     local available = balance - held_before - held
-    local is_recharge = kind == "recharge" and request_id == ""
     -- The id of an entry is that of its partition alone, and a receiver of many accounts ignores an id that it has seen.
-    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, is_recharge, account_id .. "-" .. previous)
+    alerted = alert_credits(account, tonumber(at), account_id, alerts, available, amount > 0, account_id .. "-" .. previous)
   end
   local id = more and call("XADD", ledger, "*", "entry", entry, unpack(more)) or call("XADD", ledger, "*", "entry", entry)
   write_money(account, balance, int(held_before + held), int(used_before + used), requests, id, extras)

@@ -10,6 +10,15 @@
 --@args now score member most_text descending
 local most = tonumber(most_text)
 
+-- By bytes, as Redis orders members: Lua compares texts by the locale of the server.
+local function is_before(one, other)
+  for at = 1, #one do
+    local byte, others = string.byte(one, at), string.byte(other, at)
+    if byte ~= others then return others ~= nil and byte < others end
+  end
+  return #one < #other
+end
+
 -- How many members come before the place, or are it where `with_it` is true.
 local function count_before(with_it)
   local first = call("ZCOUNT", list, "-inf", "(" .. score)
@@ -17,7 +26,7 @@ local function count_before(with_it)
   while first < last do
     local middle = math.floor((first + last) / 2)
     local found = call("ZRANGE", list, middle, middle)[1]
-    if found < member or (with_it and found == member) then first = middle + 1 else last = middle end
+    if is_before(found, member) or (with_it and found == member) then first = middle + 1 else last = middle end
   end
   return first
 end

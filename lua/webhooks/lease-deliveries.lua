@@ -9,7 +9,7 @@
 -- are how many are leased, `per_endpoint` how many of one endpoint may be under way; 1 if nothing is known of it. `keys` are the beginnings of secrets that the
 -- caller can open: what it cannot sign stays for others.
 -- RETURNS now, how many endpoints were left since the caller cannot open their secret, then for each delivery {endpoint id or queue,
---   event id, lane, lease, tries, due, url, event, sealed secret, sealed secret before it}; empty where there is none
+--   event id, lane, lease, tries, due, url, event, sealed secret, sealed secrets before it, with spaces}; empty where there is none
 --@keys first retry
 --@args now first_max retry_max per_endpoint lease_ms keys
 --@include deliveries numbers

@@ -5,7 +5,7 @@
 -- `action` is webhook.create, webhook.patch, webhook.rotate_secret, webhook.reseal or webhook.delete, as the audit has
 -- it; `revisions` those of the
 -- record that the caller has seen, with commas (empty: any). `actor` is the request id, a space, and who. `most_text` is how many an account may
--- have, `overlap_ms` how long the secret before goes on to sign. `fields` are field, value pairs; an empty value removes
+-- have, `overlap_ms` how long the secrets before go on to sign. `fields` are field, value pairs; an empty value removes
 -- the field.
 -- RETURNS outcome, now
 --   created     then the endpoint as HGETALL returns it
@@ -21,6 +21,8 @@
 --@include audit changes deliveries endpoints numbers words
 --@unless_frozen account
 local URL_BYTES_MAX = 400
+-- Secrets that sign beside the present one, newest first.
+local EARLIER_SECRETS_MAX = 4
 local tag = string.match(account, "^tg:{p%d+}")
 
 -- The audit keeps no secrets, and the beginning of a long address.
@@ -76,7 +78,12 @@ end
 local before, after = differing_fields(endpoint, fields)
 if not before then return { "unchanged", now, call("HGETALL", endpoint) } end
 if action == "webhook.rotate_secret" then
-  after.previous_secret, after.previous_until = record[5], int(now + tonumber(overlap_ms))
+  local signing, kept = call("HMGET", endpoint, "previous_secret", "previous_until"), { record[5] }
+  if signing[2] and tonumber(signing[2]) > now then
+    for sealed in string.gmatch(signing[1], "%S+") do kept[#kept + 1] = sealed end
+  end
+  after.previous_secret = table.concat(kept, " ", 1, math.min(#kept, EARLIER_SECRETS_MAX))
+  after.previous_until = int(now + tonumber(overlap_ms))
 end
 if after.status == "enabled" or after.url then
   after.failing_since, after.failures, after.is_slow = cjson.null, cjson.null, cjson.null

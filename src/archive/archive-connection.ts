@@ -26,6 +26,8 @@ export function connectArchive(url: string, options: ArchiveOptions = {}): Opene
     connectionString: url,
     max: most,
     application_name: "tollgate",
+    // Dates are read as texts, and a database or a role may write them in another style.
+    options: "-c datestyle=ISO",
     connectionTimeoutMillis: CONNECT_MS,
     idleTimeoutMillis: IDLE_MS,
     keepAlive: true,

@@ -29,12 +29,23 @@ export async function migrate({ query, transaction }: ArchiveConnection): Promis
     await run(`SET LOCAL statement_timeout = 0`);
     await run("SELECT pg_advisory_xact_lock($1)", [MIGRATION_LOCK]);
     const wanted = STEPS.slice((await stepsTaken(run)).length);
+    await requireUnicode(run);
     for (const step of wanted) {
       await run(readFileSync(join(import.meta.dirname, "schema", `${step}.sql`), "utf8"));
       await run("INSERT INTO tollgate.migrations (step) VALUES ($1)", [step]);
     }
     return [...wanted];
   });
+}
+
+/** A text with a letter that the database lacks would stop copying for ever. @throws ArchiveError */
+async function requireUnicode(query: ArchiveQuery): Promise<void> {
+  const [found] = await query<{ server_encoding: string }>("SHOW server_encoding");
+  if (found?.server_encoding === "UTF8") return;
+  throw new ArchiveError(
+    `its encoding is ${found?.server_encoding}, which lacks letters of customers' texts`,
+    "make the database anew, with `createdb --encoding UTF8 --template template0`",
+  );
 }
 
 async function stepsTaken(query: ArchiveQuery): Promise<string[]> {

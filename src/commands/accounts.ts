@@ -75,7 +75,8 @@ export const accountsCommand = group("accounts", "accounts: create, show and cha
       "--label <text>": "a name for it; empty takes it away",
       "--metadata <json>": "a JSON object that is kept with it; empty takes it away",
       "--status <name>": "suspended: no generations and uploads; closed: nothing; active: everything",
-      "--alerts <json>": 'credits below which its endpoints are told, such as {"credits_below":[100,10]}',
+      "--alerts <json>":
+        'credits below which its endpoints are told, such as {"credits_below":[100,10]}; empty takes them away',
       ...limitOptions(TIER_LIMITS, { word: "none", after: ", of all its keys together" }),
       "--price-multiplier <n|none>": "its requests cost the list price times this, such as 0.8, rounded up",
     },

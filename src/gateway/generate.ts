@@ -1,5 +1,6 @@
 import { hash } from "node:crypto";
 import type { Config } from "../config/config.ts";
+import { validateBody } from "../config/relayed-body.ts";
 import { API_PREFIX, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Problem, type Refusal, refuse } from "../domain/errors.ts";
@@ -22,7 +23,7 @@ import {
   rememberTask,
 } from "./key-memory.ts";
 import { completeJson, jsonHeadFault, type RequestHead } from "./protocol.ts";
-import { type Relayed, relay, validateBody } from "./relay.ts";
+import { type Relayed, relay } from "./relay.ts";
 import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 

@@ -1,4 +1,5 @@
 import type { Socket } from "node:net";
+import { isRelaying } from "../config/relayed-body.ts";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, type HandlerResult, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
@@ -31,7 +32,6 @@ import {
 import { TaskPolls } from "./poll.ts";
 import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
-import { isRelaying } from "./relay.ts";
 import { Uploads } from "./upload.ts";
 import { usage } from "./usage.ts";
 

@@ -1,3 +1,4 @@
+import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { firstMembers } from "../operations/accounts/sorted-lists.ts";
 import { cursorOf, positionOf, requirePageSize } from "../records/cursors.ts";
@@ -7,7 +8,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { type ArchivedUsage, accountUsage, keptSinceMs, monthsOf } from "./account-usage.ts";
+import { type ArchivedUsage, accountUsage, keptSinceMs, monthsOf, unlessAway } from "./account-usage.ts";
 import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
 import { rolledSince, totalsByEndpoint, usageCounts } from "./usage-rollups.ts";
 
@@ -33,8 +34,8 @@ interface AllUsage {
 }
 
 /**
- * By day, month and endpoint from totals, in one page. By account or key in pages that look at 50 accounts, with `account` first.
- * @throws OperatorError
+ * By day, month and endpoint in one page, from totals, and from the archive for days before them. By account or key in pages that look
+ * at 50 accounts, with `account` first. @throws OperatorError
  */
 export async function allUsage(
   nodes: RedisNodes,
@@ -50,34 +51,37 @@ export async function allUsage(
   const nowMs = await storeNowMs(nodes.ofName(META));
   const { entriesMs, endedMs } = await rolledSinceOf(nodes, nowMs);
   const beginMs = from === undefined ? 0 : dayStartMs(from);
-  if (archive && Math.max(entriesMs, endedMs) > beginMs) {
-    const rows = await archive.usage({ from, to, by });
-    return {
-      rows,
-      next: undefined,
-      source: "archive",
-      ...{ sinceMs: undefined, endedSinceMs: undefined },
-      unread: undefined,
-    };
-  }
-  const { records, unread } = await totalsByEndpoint(nodes, monthsOf(nowMs, from, to));
+  // The first day that Redis has as a whole.
+  const first = dayText(Math.max(entriesMs, endedMs) + DAY_MS - 1);
+  const isEarlier = from === undefined || from < first;
+  const earlier =
+    archive && isEarlier ? await usageBefore(first, query, archive).catch(unlessAway) : undefined;
   const rows = createUsageRows(by);
+  for (const row of earlier ?? []) rows.add(row, () => row);
+  const begin = earlier ? first : from;
+  const { records, unread } = await totalsByEndpoint(nodes, monthsOf(nowMs, begin, to));
   const isByEndpoint = by.includes("endpoint");
   for (const { day, endpoint, numbers } of records) {
-    if ((from !== undefined && day < from) || (to !== undefined && day > to)) continue;
+    if ((begin !== undefined && day < begin) || (to !== undefined && day > to)) continue;
     if ((endpoint !== "") !== isByEndpoint) continue;
     const used = usageCounts(numbers);
     rows.add({ day, endpoint }, () => used);
   }
-  const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
+  const after = (ms: number): number | undefined => (!earlier && ms > beginMs ? ms : undefined);
   return {
     rows: rows.all(),
     next: undefined,
-    source: "redis",
+    source: earlier ? "archive" : "redis",
     sinceMs: after(entriesMs),
     endedSinceMs: after(endedMs),
     unread,
   };
+}
+
+/** Days before one, as the archive has them. */
+function usageBefore(day: string, { from, to, by }: UsageQuery, archive: ArchivedUsage): Promise<UsageRow[]> {
+  const last = dayText(dayStartMs(day) - DAY_MS);
+  return archive.usage({ from, to: to !== undefined && to < last ? to : last, by });
 }
 
 /** From when on usage of all partitions that can be read is in Redis. */

@@ -1,9 +1,10 @@
+import { dayText } from "../domain/moments.ts";
 import { META, partitionNames } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { monthsOf } from "./account-usage.ts";
+import { monthsOf, unlessAway } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { creditsOf } from "./rolled-statement.ts";
 import { type ArchivedSales, amountsPaid, salesOf } from "./sales.ts";
@@ -29,39 +30,41 @@ interface FoundTotal {
 /** @throws OperatorError `unavailable` while the archive cannot be used */
 export type ArchivedTotal = (month: string) => Promise<TotalStatement>;
 
+/** @throws OperatorError `unavailable` while the archive cannot be used */
+type ArchivedTotals = { sales: ArchivedSales; total: ArchivedTotal } & Pick<
+  ArchivedStatements,
+  "lostUntilMs"
+>;
+
 /**
- * A UTC month of all accounts together, about a second behind: from the totals of the roll-up if they have every entry, else from the
- * archive. @throws OperatorError `invalid_month`
+ * A UTC month of all accounts together, about a second behind: from the totals of the roll-up, and from the archive what is before them.
+ * @throws OperatorError `invalid_month`
  */
 export async function totalStatement(
   nodes: RedisNodes,
   month: string,
-  archive?: { sales: ArchivedSales; total: ArchivedTotal } & Pick<ArchivedStatements, "lostUntilMs">,
+  archive?: ArchivedTotals,
 ): Promise<FoundTotal> {
   requireMonth(month);
   const nowMs = await storeNowMs(nodes.ofName(META));
   const { entriesMs } = await rolledSinceOf(nodes, nowMs);
   const isWhole = await hasEveryEntry(nodes, entriesMs);
   const { first, next } = monthBounds(month);
-  if (archive && !isWhole) {
-    const statement = await archive.total(month);
-    const lostMs = await archive.lostUntilMs(month);
-    return {
-      statement: lostMs === undefined ? statement : { ...statement, opening: null, closing: null },
-      source: "archive",
-      sinceMs: lostMs !== undefined && lostMs >= dayStartMs(first) ? lostMs + 1 : undefined,
-      unread: undefined,
-    };
-  }
+  // The first month that the totals have as a whole.
+  const reach = monthBounds(dayText(entriesMs - 1).slice(0, 7)).next;
   const { days, unread } = await totalsOf(nodes, monthsOf(nowMs, undefined, undefined));
+  if (archive && !isWhole && (first < reach || unread)) return fromArchive(month, archive);
+  const earlier =
+    archive && !isWhole ? await fromArchive(reach.slice(0, 7), archive).catch(unlessAway) : undefined;
   let [before, within] = [NO_USAGE, NO_USAGE];
   for (const [day, numbers] of days) {
-    if (day < first) before = sumOfNumbers(before, numbers);
-    else if (day < next) within = sumOfNumbers(within, numbers);
+    if (day < first && !(earlier && day < reach)) before = sumOfNumbers(before, numbers);
+    else if (day >= first && day < next) within = sumOfNumbers(within, numbers);
   }
   const { sales } = await salesOf(nodes, month);
   const credits = creditsOf(within);
-  const opening = isWhole && unread === undefined ? changeOf(creditsOf(before)) : null;
+  const openedWith = isWhole ? 0 : (earlier?.statement.opening ?? null);
+  const opening = openedWith === null || unread ? null : openedWith + changeOf(creditsOf(before));
   return {
     statement: {
       opening,
@@ -69,9 +72,20 @@ export async function totalStatement(
       closing: opening === null ? null : opening + changeOf(credits),
       amounts_paid: amountsPaid(sales),
     },
-    source: "redis",
+    source: earlier ? "archive" : "redis",
     sinceMs: isWhole || entriesMs <= dayStartMs(first) ? undefined : entriesMs,
     unread,
+  };
+}
+
+async function fromArchive(month: string, archive: ArchivedTotals): Promise<FoundTotal> {
+  const statement = await archive.total(month);
+  const lostMs = await archive.lostUntilMs(month);
+  return {
+    statement: lostMs === undefined ? statement : { ...statement, opening: null, closing: null },
+    source: "archive",
+    sinceMs: lostMs !== undefined && lostMs >= dayStartMs(monthBounds(month).first) ? lostMs + 1 : undefined,
+    unread: undefined,
   };
 }
 

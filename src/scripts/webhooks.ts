@@ -135,7 +135,7 @@ export const leaseDeliveries: Script<LeaseDeliveriesCall, Leased> = {
         lease: Number(lease),
         tries: Number(tries),
         event: readEvent(event),
-        secrets: secrets.filter((secret) => secret !== ""),
+        secrets: secrets.flatMap((sealed) => sealed.split(" ").filter((secret) => secret !== "")),
       }),
     ),
   }),

@@ -3,9 +3,11 @@ import { type ArchiveReads, openArchiveReads } from "../../src/archive/reads.ts"
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { accountUsage } from "../../src/ledger/account-usage.ts";
+import { allUsage } from "../../src/ledger/all-usage.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { partitionNames, partitionOf, usageName } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { times } from "../support/store.ts";
 import { type ArchiveStage, givenArchiveStage, PARTITIONS, type TestCopier } from "./stage.ts";
 
 // An account's usage from the archive and from what is rolled up in Redis.
@@ -129,4 +131,37 @@ test("an archive that is away leaves what Redis has, and how far that goes", asy
   } finally {
     away.close();
   }
+});
+
+// Guarantee: usage of all accounts is a second behind, however far the archive is.
+test("usage of all accounts has what is not copied yet, and what Redis does not reach from the archive", async () => {
+  await copier.copy();
+  const oldMs = Date.now() - 500 * DAY_MS;
+  await copier.archive.query(
+    `INSERT INTO tollgate.ledger_rows (partition, id, account_id, type, amount, balance_after, endpoint, key_id, task_id, at)
+     VALUES ($1, $2 || '-0', $3, 'consume', -25, 0, '/earlier', $4, 'old task', $5)`,
+    [partition, oldMs, key.accountId, key.keyId, new Date(oldMs).toISOString()],
+  );
+  const rollEach = () =>
+    Promise.all(times(PARTITIONS, (at) => rollUp(scriptsOf(stage.redis).run, { partition: at })));
+  await rollEach();
+  for (const at of times(PARTITIONS, (at) => at))
+    await stage.redis.hset(partitionNames(at).rolled, { since: 0, ended_since: 0 });
+  const all = (more: object = {}, from: ArchiveReads = archive) =>
+    allUsage(stage.nodes, { by: ["day"], limit: 100, ...more }, from);
+  const creditsOf = ({ rows }: { rows: { day?: string; credits: number }[] }, day: string) =>
+    rows.find((row) => row.day === day)?.credits;
+  await copier.copy();
+  const before = creditsOf(await all(), today) ?? 0;
+  await stage.ended(key, "completed");
+  await rollEach();
+  const found = await all();
+  expect([creditsOf(found, today), creditsOf(found, dayOf(oldMs))]).toEqual([before + 10, 25]);
+  expect(found).toMatchObject({ source: "archive", sinceMs: undefined, endedSinceMs: undefined });
+  expect(creditsOf(await all({ to: dayOf(oldMs) }), today)).toBeUndefined();
+  const away = readsOf("postgres://127.0.0.1:1/none");
+  const without = await all({}, away);
+  away.close();
+  expect([creditsOf(without, today), creditsOf(without, dayOf(oldMs))]).toEqual([before + 10, undefined]);
+  expect(without).toMatchObject({ source: "redis", sinceMs: expect.any(Number) });
 });

@@ -29,10 +29,12 @@ test("an account is created, shown, changed and listed", async () => {
   expect(created).toMatchObject(account);
   expect(await refusal("accounts", "create", id)).toContain("already");
   const set = ["accounts", "set", id, "--as", "ann"];
-  const changes = ["--status", "suspended", "--daily-limit", "9", "--metadata", "", "--label", ""];
+  expect((await json(...set, "--alerts", '{"credits_below":[10]}')).alerts).toEqual({ credits_below: [10] });
+  const taken = ["--metadata", "", "--label", "", "--alerts", ""];
+  const changes = ["--status", "suspended", "--daily-limit", "9", ...taken];
   const changed = await json(...set, ...changes);
   expect(changed).toMatchObject({ status: "suspended", daily_limit: 9 });
-  expect([changed.label, changed.metadata]).toEqual([undefined, undefined]);
+  expect([changed.label, changed.metadata, changed.alerts]).toEqual([undefined, undefined, undefined]);
   expect(await json(...set, "--daily-limit", "none")).not.toHaveProperty("daily_limit");
   expect(await json("accounts", "show", id)).toMatchObject({ account_id: id, status: "suspended" });
   expect((await json("accounts", "list", "--prefix", id)).accounts).toMatchObject([
@@ -53,6 +55,7 @@ test("an account is created, shown, changed and listed", async () => {
     ["account.patch", "cli ann"],
     ["account.patch", "cli ann"],
     ["account.patch", "cli ann"],
+    ["account.patch", "cli ann"],
   ]);
 });
 
@@ -62,7 +65,7 @@ test.each([
   ["--alerts", '{"credits_below":[1.5]}', "alerts.credits_below[0] must be an integer"],
   ["--alerts", '{"credits_below":"100"}', "alerts.credits_below must be an array"],
   ["--alerts", '{"credit_below":[100]}', "did you mean credits_below?"],
-  ["--alerts", "[100]", "alerts must be an object"],
+  ["--alerts", "[100]", "alerts must be an object or null"],
   ["--metadata", "0", "metadata must be an object or null"],
   ["--metadata", '{"plan":"pro","plan":"basic"}', "It must be a JSON object"],
 ])("accounts set %s %s changes nothing", async (option, text, why) => {

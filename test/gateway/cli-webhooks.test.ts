@@ -1,7 +1,9 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { Redis } from "ioredis";
+import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { openSecretBox } from "../../src/webhooks/sealed-secrets.ts";
 import { json as jsonOf, runHere } from "../support/cli.ts";
 import { randomId } from "../support/store.ts";
 import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
@@ -60,7 +62,9 @@ test("an endpoint is registered, shown, changed, tested, rotated, sealed anew an
     disabled_reason: "operator",
   });
   expect(await refused(["test", account, id])).toContain("enable it first");
-  expect((await webhooks("rotate-secret", account, id)).secret).not.toBe(made.secret);
+  const rotated = (await webhooks("rotate-secret", account, id)).secret;
+  expect(rotated).not.toBe(made.secret);
+  const latest = (await webhooks("rotate-secret", account, id)).secret;
   const next = {
     ...env,
     WEBHOOK_SECRET_KEY: `${WEBHOOK_SECRET_KEY}-2`,
@@ -69,6 +73,14 @@ test("an endpoint is registered, shown, changed, tested, rotated, sealed anew an
   const { stdout } = await runHere(["webhooks", "reseal", "--json"], next);
   expect(JSON.parse(stdout).resealed).toBeGreaterThanOrEqual(1);
   expect(JSON.parse((await runHere(["webhooks", "reseal", "--json"], next)).stdout).resealed).toBe(0);
+  const redis = new Redis(inject("redisUrl"));
+  const [name = ""] = await redis.keys(`tg:{*}:webhook:${id}`);
+  const { secret = "", previous_secret: earlier = "" } = await redis.hgetall(name);
+  redis.disconnect();
+  const box = openSecretBox({ secretKey: next.WEBHOOK_SECRET_KEY, previousSecretKey: undefined });
+  expect([secret, ...earlier.split(" ")].map((sealed) => box?.unseal(sealed))).toEqual([
+    ...[latest, rotated, made.secret],
+  ]);
   expect(await webhooks("delete", account, id)).toMatchObject({ id, deleted: true });
   expect((await webhooks("list", account)).webhooks).toEqual([]);
   expect(
@@ -76,6 +88,7 @@ test("an endpoint is registered, shown, changed, tested, rotated, sealed anew an
   ).toEqual([
     "webhook.delete",
     "webhook.reseal",
+    "webhook.rotate_secret",
     "webhook.rotate_secret",
     "webhook.patch",
     "webhook.redeliver",

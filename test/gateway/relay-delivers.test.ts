@@ -203,6 +203,15 @@ test("with callbacks: all every endpoint takes one, of an origin that the accoun
   const [message] = await told();
   expect(message).toMatchObject({ url: "/hook/other", body: { type: "task.completed" } });
   expect(message?.headers["webhook-signature"]).toMatch(/^v1,/);
+  const quote = (callBackUrl: unknown) =>
+    stage.manage("POST", "/prices/quote", {
+      body: { endpoint: "gen2/text-to-video", body: { prompt: "A boat", callBackUrl } },
+    });
+  expect(await quote(`${receiver.url}/other`), "its price is quoted").toMatchObject({
+    status: 200,
+    body: { price: 10 },
+  });
+  expect(await quote(7)).toMatchObject({ status: 400, body: { errors: [{ path: "/body/callBackUrl" }] } });
 });
 
 test("with any_origin every endpoint takes one of an origin that nobody has registered, and no inner address", async () => {

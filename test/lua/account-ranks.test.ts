@@ -1,5 +1,8 @@
-import { rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import fc from "fast-check";
+import { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { rollUp } from "../../src/jobs/rollup-work.ts";
 import { type AccountQuery, listAccounts } from "../../src/operations/accounts/account-lists.ts";
@@ -11,11 +14,14 @@ import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { startBinary } from "../../src/sandbox/redis-server.ts";
 import { account } from "../../src/scripts/accounts.ts";
 import { ranked } from "../../src/scripts/ledger.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
+import { backwardsLocale } from "../support/backwards-locale.ts";
 import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
+import { redisBinary } from "../support/redis-binary.ts";
 import { createStage, type TestConnection, times } from "../support/store.ts";
 import { inShare, type Mutant, plant, RANK_MUTANTS } from "./mutants.ts";
 
@@ -130,6 +136,38 @@ test("pages go on behind a place whose account has moved", async () => {
 });
 
 // Guarantee: what an account has spent is what it was charged without what it got back, each counted once.
+// Guarantee: nobody is missing. Redis orders members by their bytes, and compares texts of a script by the locale of its server.
+test("pages of accounts with one balance have each once, whatever the locale of the server", async () => {
+  const dir = await mkdtemp(join(tmpdir(), "tollgate-locale-"));
+  const binary = await redisBinary();
+  const env = { ...binary.env, ...(await backwardsLocale(dir)) };
+  const redis = await startBinary({ ...binary, env }, "Redis", {
+    dir: join(dir, "redis"),
+    persistent: false,
+  });
+  const client = new Redis(redis.url);
+  try {
+    expect(await client.eval("return tostring('b' < 'a')", 0), "the locale is in force").toBe("true");
+    const ids = ["Acme", "a-1", "a_1", "acme", "b", "bob", "c"];
+    await client.zadd("list", ...ids.flatMap((id) => [0, id]));
+    for (const descending of [false, true]) {
+      const found: string[] = [];
+      let after: { score: number; member: string } | undefined;
+      for (;;) {
+        const page = await scriptsOf(client).run(ranked, { list: "list", after, most: 2, descending });
+        found.push(...page.map(({ member }) => member));
+        after = page.at(-1);
+        if (after === undefined || found.length > ids.length) break;
+      }
+      expect(found).toEqual(descending ? ids.toReversed() : ids);
+    }
+  } finally {
+    client.disconnect();
+    await redis.stop();
+    await rm(dir, { recursive: true, force: true });
+  }
+});
+
 test("accounts are listed by what they spent today; rows have today and seven days", async () => {
   const spend = async (accountId: string, prices: number[], failing = 0) => {
     const partition = partitionOf(accountId, PARTITIONS);

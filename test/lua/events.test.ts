@@ -170,6 +170,18 @@ test("a threshold that was crossed while no endpoint wanted to be told is told o
   expect(await eventsOf(key)).toEqual([low(89, 100)]);
 });
 
+test("a refund is no charge: it tells of no threshold, and the next charge does", async () => {
+  const key = await givenAccount(130, { alerts: "100", webhooks: "we_1:task.failed" });
+  await charge(key, 40);
+  const failing = stage.request(key, { price: 5 });
+  await stage.givenTask(failing);
+  await changeAccount(stage.redis, key.names.account, { webhooks: "we_1:credits.low" });
+  await stage.observe(failing, "failed");
+  expect(await eventsOf(key)).toEqual([]);
+  await charge(key, 1);
+  expect(await eventsOf(key)).toEqual([low(89, 100)]);
+});
+
 // A receiver of both ignores the id of a message that it has seen.
 test("two accounts of two partitions whose latest entries have one id are told with ids of their own", async () => {
   const names = new Set<string>();

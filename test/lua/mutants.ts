@@ -1828,12 +1828,7 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "if after and after.alerts then",
     "if false then",
   ),
-  mutant(
-    "a refund arms the line",
-    "include/ledger",
-    'kind == "recharge" and request_id == ""',
-    'kind == "recharge"',
-  ),
+  mutant("a refund arms the line", "include/ledger", "and not is_refund and", "and"),
   mutant(
     "a recharge arms nothing",
     "include/ledger",

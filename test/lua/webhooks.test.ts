@@ -565,12 +565,19 @@ guarantee("a test goes to one endpoint, whatever it has asked for; a disabled on
 guarantee("after a rotation both secrets sign until the overlap is over", async () => {
   const key = await stage.givenKey();
   const endpointId = await givenEndpoint(key);
-  const fields = { secret: "sealed-new" };
-  await change(key, endpointId, "webhook.rotate_secret", { fields, overlapMs: DAY_MS });
+  const rotate = (secret: string) =>
+    change(key, endpointId, "webhook.rotate_secret", { fields: { secret }, overlapMs: DAY_MS });
+  await rotate("sealed-1");
   await finishTask(key);
-  expect(await lease()).toMatchObject([{ secrets: ["sealed-new", `sealed-${endpointId}`] }]);
+  const first = `sealed-${endpointId}`;
+  expect(await lease()).toMatchObject([{ secrets: ["sealed-1", first] }]);
   stage.clock.nowMs += DAY_MS;
-  expect(await lease()).toMatchObject([{ secrets: ["sealed-new"] }]);
+  expect(await lease()).toMatchObject([{ secrets: ["sealed-1"] }]);
+  await rotate("sealed-2");
+  stage.clock.nowMs += DAY_MS - 1;
+  for (const secret of ["sealed-3", "sealed-4", "sealed-5", "sealed-6"]) await rotate(secret);
+  const bounded = ["sealed-6", "sealed-5", "sealed-4", "sealed-3", "sealed-2"];
+  expect(await lease()).toMatchObject([{ secrets: bounded }]);
 });
 
 guarantee(

@@ -1,4 +1,4 @@
-import { type TSchema, Type } from "typebox";
+import { type Static, type TSchema, Type } from "typebox";
 import { ADDRESS_RANGES_MAX } from "../../domain/key-restrictions.ts";
 import { byLimit, TIER_LIMITS } from "../../domain/limits.ts";
 import { NEW_ACCOUNT_ID, OVERLAP } from "../../domain/operator-texts.ts";
@@ -71,7 +71,7 @@ export const AccountChanges = t.object(
     label: t.optional(t.nullable<string>(t.label)),
     metadata: t.optional(t.nullable<Metadata>(t.metadata)),
     status: t.optional(accountStatus),
-    alerts: t.optional(alerts),
+    alerts: t.optional(t.nullable<Static<typeof alerts>>(alerts)),
     limits: t.optional(t.newLimits(t.OF_ACCOUNT)),
     price_multiplier: t.optional(t.nullable<number>(multiplier)),
   },

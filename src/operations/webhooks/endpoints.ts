@@ -315,16 +315,20 @@ async function reseal(
 }
 
 /** Undefined if the present secret cannot be opened; an unreadable one before a rotation stays, since it signs no more. */
-function sealedAnew(sealed: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {
+function sealedAnew(stored: Sealed, { seal, unseal, isCurrent }: Rules): Record<string, string> | undefined {
   const fields: Record<string, string> = {};
   for (const [at, field] of SECRETS.entries()) {
-    const one = sealed[at];
-    if (!one || isCurrent(one)) continue;
-    try {
-      fields[field] = seal(unseal(one));
-    } catch {
-      if (field === "secret") return undefined;
+    const sealed = (stored[at] ?? "").split(" ");
+    const anew: string[] = [];
+    for (const one of sealed) {
+      try {
+        anew.push(one === "" || isCurrent(one) ? one : seal(unseal(one)));
+      } catch {
+        if (field === "secret") return undefined;
+        anew.push(one);
+      }
     }
+    if (anew.some((one, index) => one !== sealed[index])) fields[field] = anew.join(" ");
   }
   return fields;
 }

@@ -204,7 +204,11 @@ const PROGRAMS: Record<string, () => void> = {
     ),
   "valkey-cli": () => need(/ (MIGRATESLOTS|GETSLOTMIGRATIONS)\b/.test(words.join(" ")), "not known"),
   createuser: () => need(words.join(" ") === "--pwprompt tollgate_owner", "not as archive.md has it"),
-  createdb: () => need(words.join(" ") === "--owner tollgate_owner tollgate", "not as archive.md has it"),
+  createdb: () =>
+    need(
+      words.join(" ") === "--owner tollgate_owner --encoding UTF8 --template template0 tollgate",
+      "not as archive.md has it",
+    ),
   "apt-get": () => need(words[0] === "install" && plain([]).length > 1, "installs nothing"),
 };
 (PROGRAMS[program] ?? (() => refuse("no such stand-in")))();

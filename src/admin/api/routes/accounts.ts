@@ -107,7 +107,8 @@ export const changeOfAccount = operation("PATCH /accounts/{account}", {
   operate(nodes, { params, body: { alerts, ...body }, ifRevisions, grantee, actor }) {
     const mayReinstate = grantee.scopes.includes("accounts:reinstate");
     const { price_multiplier: priceMultiplier, ...changes } = body;
-    const wanted = { ...changes, priceMultiplier, creditsBelow: alerts?.credits_below };
+    const creditsBelow = alerts === null ? [] : alerts?.credits_below;
+    const wanted = { ...changes, priceMultiplier, creditsBelow };
     return patchAccount(nodes, params.account!, wanted, actor, { ifRevisions, mayReinstate });
   },
   answer: (account) => answer(account),

@@ -74,7 +74,7 @@ const totalOfMonth = operation("GET /statements/total", {
   name: "readTotalStatement",
   summary: "Read the statement of all accounts together",
   description:
-    "The sum of all accounts' statements of a month, about a second behind: `closing` is what is owed to customers as prepaid credits. From Redis while it has every entry, else from the archive. Without one, `opening` and `closing` are null once Redis has forgotten the first months: it keeps totals for 400 days.",
+    "The sum of all accounts' statements of a month, about a second behind: `closing` is what is owed to customers as prepaid credits. From Redis, which keeps totals for 400 days; what was before them from the archive. Without one, or while it is away, `opening` and `closing` are null once Redis has forgotten the first months.",
   query: t.object({ month }),
   answers: { 200: { description: "The statement.", schema: TotalStatement } },
   async operate(nodes, { query, grantee }, { archive }) {

@@ -44,7 +44,7 @@ export const topOfAccounts = operation("GET /top-accounts", {
   name: "listTopAccounts",
   summary: "List the accounts that spent most, or were refused most",
   description:
-    "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: of the last 31 days from Redis, of earlier ones from the archive where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
+    "In some UTC days; without `from` today. Spending is what was charged without what was refunded, about a second behind: in the last 31 days from Redis. A period that begins earlier is as far behind as the archive, where there is one. Refusals are those of the last eight days, of the 10,000 most frequent kinds of a day. `complete` is false if another account may belong to the list.",
   query: t.object({
     by: t.optional(Type.Enum(["spend", "refusals"], { default: "spend", description: "What is counted." })),
     ...days,

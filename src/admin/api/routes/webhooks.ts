@@ -141,8 +141,8 @@ export const rotationOfSecret = operation("POST /accounts/{account}/webhooks/{we
   name: "rotateWebhookSecret",
   summary: "Replace the secret of an endpoint",
   description:
-    "The new one is in the answer once. Both sign each message for `overlap` (24h unless you say). Of two rotations within that time, " +
-    "the first secret ends at the second one.",
+    "The new one is in the answer once. Both sign each message for `overlap` (24h unless you say). Secrets of an overlap that has not " +
+    "ended, up to three, sign on as long: repeat the call if its answer was lost.",
   body: SecretRotation,
   answers: { 200: { description: "The endpoint, with its new secret.", schema: Webhook } },
   refusals: [409],
@@ -191,7 +191,7 @@ export const redeliveryOf = operation(
     name: "redeliver",
     summary: "Deliver again",
     description:
-      "At once, and with all its retries, under the same `webhook-id`. One that is sent at this moment is sent again afterwards. Of a closed account it is 409. " +
+      "At once, and with its retries from the first one on, as long as the event is kept: 7 days from when it was. Under the same `webhook-id`. One that is sent at this moment is sent again afterwards. Of a closed account it is 409. " +
       "`callback` in place of the endpoint: a delivery to the `callBackUrl` of a request.",
     answers: { 200: { description: "The delivery as it is now.", schema: Delivery } },
     refusals: [409],

@@ -1,0 +1,53 @@
+import { expect, inject, test } from "vitest";
+import { connectArchive } from "../../src/archive/archive-connection.ts";
+import { migrate } from "../../src/archive/migrations.ts";
+import { openArchiveReads } from "../../src/archive/reads.ts";
+import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { allUsage } from "../../src/ledger/all-usage.ts";
+import { accountStatements } from "../../src/ledger/statements.ts";
+import { query } from "../support/postgres.ts";
+import { givenExample } from "./example.ts";
+import { givenArchiveStage } from "./stage.ts";
+
+// Guarantee: how a database writes dates for people changes no figure.
+test("a database that writes dates in another style and zone has the same usage, statements and check", async () => {
+  const stage = await givenArchiveStage();
+  const { name } = stage.database;
+  const reads = openArchiveReads(stage.url);
+  try {
+    await stage.database.query(`alter database ${name} set datestyle = 'German'`);
+    await stage.database.query(`alter database ${name} set timezone = 'Asia/Kolkata'`);
+    await givenExample(stage);
+    const copier = await stage.copier();
+    await copier.copy();
+    const archive = reads.of(stage.nodes);
+    const days = await allUsage(stage.nodes, { by: ["day"], to: "2025-09-30", limit: 100 }, archive);
+    expect(days.rows.map(({ day, credits }) => [day, credits])).toEqual([
+      ["2025-09-12", 10],
+      ["2025-09-13", 10],
+      ["2025-09-30", 40],
+    ]);
+    const [acme] = await accountStatements(stage.nodes, ["acme"], "2025-10", archive);
+    expect(acme).toMatchObject({ source: "archive", statement: { opening: 480 } });
+    expect((await verifyArchive(stage.nodes, copier.archive.query)).violations).toEqual([]);
+  } finally {
+    await stage.database.query(`alter database ${name} reset all`);
+    reads.close();
+    await stage.stop();
+  }
+});
+
+// Guarantee: no letter of a customer's text stops the archive months later.
+test("a database that lacks letters of customers' texts is refused before anything is copied", async () => {
+  await query("create database latin encoding 'LATIN1' lc_collate 'C' lc_ctype 'C' template template0");
+  const url = new URL(inject("postgresUrl"));
+  url.pathname = "/latin";
+  const archive = connectArchive(url.href);
+  try {
+    await expect(migrate(archive)).rejects.toThrow("its encoding is LATIN1");
+    expect(await query("select from pg_namespace where nspname = 'tollgate'", [], url.href)).toEqual([]);
+  } finally {
+    archive.close();
+    await query("drop database latin with (force)");
+  }
+});
