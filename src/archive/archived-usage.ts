@@ -112,7 +112,6 @@ const TOTAL = `
   SELECT ${SUM} FILTER (WHERE NOT ${OF_MONTH}), 0) AS opening, ${SUM}, 0) AS closing, ${SUMS_OF_KINDS.join(", ")}
   FROM tollgate.ledger_entries WHERE at < $2::date AT TIME ZONE 'UTC'`;
 
-/** A UTC month of all accounts together. */
 export async function archivedTotal(query: ArchiveQuery, month: string): Promise<Statement> {
   const { first, next } = monthBounds(month);
   const [row] = await query<Record<(typeof STATEMENT_NUMBERS)[number], string>>(TOTAL, [

@@ -204,7 +204,6 @@ const PAGE_OF_ALL = pageOf({
 
 const PLACE = /^(\d{1,15}) (\d{1,18})-(\d{1,18}) (\d{1,4})$/;
 
-/** Transactions of all accounts. */
 const createArchivedTransactions =
   (query: ArchiveQuery): ArchivedTransactions =>
   async ({ fromMs, toMs, wanted }, position, limit) => {

@@ -21,9 +21,7 @@ interface CheckedGateway {
   serving: Serving;
 }
 
-/** A gateway that takes requests, or why it does not. */
 interface Serving {
-  /** Why it is not ready; null when it is. */
   notReady: string | null;
   /** Since when it refuses generations and uploads, Unix ms. */
   maintenanceSinceMs: number | undefined;
@@ -197,7 +195,6 @@ function ledgerCheck(
     : good("ledger", words);
 }
 
-/** A duration in one unit. */
 function durationText(ms: number): string {
   const seconds = Math.round(ms / 1000);
   if (seconds < 120) return `${seconds} s`;

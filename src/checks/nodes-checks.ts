@@ -26,7 +26,6 @@ interface Followed {
   nodes: ClusterNode[];
 }
 
-/** A replica, or why it did not answer. */
 type Replica = { name: string; of: Followed } & (
   | { info: Info; aheadMs: number; fsync?: string }
   | { why: string }

@@ -45,7 +45,6 @@ export interface Exchange {
   keyId: string | undefined;
   accountId: string | undefined;
   taskId: string | undefined;
-  /** Price of a generation in credits, charged or not. */
   price: number | undefined;
   upstreamMs: number | undefined;
   /** Limits in shadow mode that would have refused it. */
@@ -58,7 +57,6 @@ export interface Exchange {
   /** True when the client went away before its response could be written. */
   clientGone: boolean | undefined;
   responseBytes: number | undefined;
-  /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
   /** The rest of the body is not read, not even to discard it: the connection ends with the response. */
   leavesBody: boolean | undefined;
@@ -248,7 +246,6 @@ export class UpstreamStep {
     this.#span = trace?.spans?.upstream(METHODS[kind], route);
   }
 
-  /** The trace context that is sent to the upstream. */
   get carried(): Carried | undefined {
     return this.#span ?? this.#context.exchange.trace;
   }

@@ -98,7 +98,6 @@ function observeAdapter(
   };
 }
 
-/** Counts in the metrics what happens at the gate for one kind of request. */
 function observeGate(
   metrics: Pick<Metrics, "upstreamWaiting" | "upstreamWaitSeconds" | "upstreamOverloaded">,
   kind: "generate" | "poll",

@@ -11,7 +11,6 @@ const HOUR_MS = 3_600_000;
 /** Refusals that are kept one by one between two flushes. */
 const LOGGED_MAX = 1000;
 
-/** A request that was refused, and why. */
 interface RefusedRequest {
   keyId: string | undefined;
   accountId: string | undefined;

@@ -37,7 +37,6 @@ interface AccountUsageQuery {
   from?: string | undefined;
   to?: string | undefined;
   by: readonly UsageGroup[];
-  /** Of this key only. */
   keyId?: string | undefined;
   /** Where the page begins: a `next`. */
   after?: string | undefined;
@@ -53,7 +52,6 @@ interface AccountUsage {
   sinceMs: number | undefined;
   /** Like `sinceMs`, for tasks. */
   endedSinceMs: number | undefined;
-  /** Where the next page begins, if there is one. */
   next: string | undefined;
   /** Records of Redis that were read; undefined from the archive. */
   looked?: number;

@@ -13,7 +13,6 @@ import { dayStartMs, monthBounds } from "./usage.ts";
 /** Each may have some 600 fields, a sixth of a millisecond of Redis. */
 const PARTITIONS_AT_ONCE = 4;
 
-/** Grants of one kind, package and currency in a UTC month. */
 export interface Sale {
   kind: GrantKind;
   /** Empty for credits by number; `*` for further packages together. */
@@ -62,7 +61,6 @@ export async function salesOf(
   return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
 }
 
-/** Amounts that customers paid for these sales, by currency. */
 export const amountsPaid = (sales: readonly Sale[]): Record<string, string> =>
   sumOfMoney(
     sales.flatMap(({ amountPaid: amount, currency }) => (amount === undefined ? [] : [{ amount, currency }])),

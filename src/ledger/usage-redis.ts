@@ -94,7 +94,6 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
   }
 }
 
-/** Undefined for a request whose task has not ended. */
 function endedTask(record: RequestRecord): EndedTask | undefined {
   const { status, account_id: accountId = "", endpoint = "", key_id: keyId = "", bound_at: boundAt } = record;
   if (status !== "completed" && status !== "failed") return undefined;

@@ -32,7 +32,6 @@ export const indexName = (digest: string): string => `tg:index:${digest}`;
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
 const tag = (partition: number): string => TAGS[partition] ?? newTag(partition);
 const newTag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
-/** Of the partitions that stores usually have. */
 const TAGS = Array.from({ length: PARTITIONS_MAX }, (_, partition) => newTag(partition));
 
 /** The mark of a frozen partition, which lua/include/frozen.lua looks for (string: since when, Unix ms). */
@@ -132,7 +131,6 @@ export const spentName = (partition: number, day: string): string => `${tag(part
 /** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
 export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;
 
-/** The latest refusals of keys of a partition. */
 export const refusalLogNames = (partition: number, keyId: string) => ({
   /** Refusals of a key, the latest first (list). */
   log: `${tag(partition)}:refusal-log:${keyId}`,
@@ -150,7 +148,6 @@ export const totalsName = (partition: number, month: string): string => `${tag(p
 /** Grants of a UTC month (hash). */
 export const soldName = (partition: number, month: string): string => `${tag(partition)}:sold:${month}`;
 
-/** The two lists of open requests of a partition. */
 export const listsOfOpenRequests = (partition: number) =>
   DUE_LISTS.map((list) => ({
     list,
@@ -230,7 +227,6 @@ export const keyNames = (partition: number, keyId: string) => ({
   slots: `${tag(partition)}:slots:${keyId}`,
 });
 
-/** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
   const { account, checkpoint } = accountNames(partition, accountId);
   const { due, done, ledger } = partitionNames(partition);

@@ -40,7 +40,6 @@ export const placesOfReference = (accountId: string, reference: string): string[
     ? []
     : wordPlaces(reference, `${accountId}=${reference}`, WORDS_OF_REFERENCE_MAX);
 
-/** Texts and numbers of metadata by their names. */
 export const searchedMetadata = (metadata: Readonly<Record<string, unknown>>): [string, string][] =>
   Object.entries(metadata).flatMap(([name, value]) => {
     const text = typeof value === "boolean" ? undefined : metadataText(value);
@@ -56,7 +55,6 @@ export const placesOfAccount = (
     .flatMap((text) => wordPlaces(text, accountId))
     .slice(0, WORDS_OF_ACCOUNT_MAX);
 
-/** Whose a place is. */
 export interface Placed {
   accountId: string;
   keyId?: string;

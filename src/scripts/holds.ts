@@ -287,7 +287,6 @@ const TOMBSTONE_MS = 3_600_000;
 export interface VoidCall {
   key: KeyRef;
   requestId: string;
-  /** Of the request's Idempotency-Key, if it has one. */
   idempotencyDigest?: string | undefined;
   /** `refused`: the upstream refused. `unsent`: nothing went upstream, so its window entry goes, too. `due`, `released`: settlement/holds.ts. */
   reason: "refused" | "due" | "unsent" | "released";

@@ -19,7 +19,6 @@ const HEAD_BYTES = 256;
 /** Lines of unmetered tasks have it; others are not parsed. */
 const MARK = '"price":0,';
 
-/** Whose a task is, and the tag of the upstream that made it. */
 interface UnmeteredTask {
   accountId: string;
   upstream: string | undefined;

@@ -53,7 +53,6 @@ export const page = (data: readonly object[], next?: string, more: object = {}):
 interface DescribedAnswer {
   description: string;
   schema: TSchema;
-  /** Also as CSV. */
   csv?: boolean;
 }
 

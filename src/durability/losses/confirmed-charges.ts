@@ -31,7 +31,6 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       .filter(({ answeredMs }) => answeredMs >= latestMs - KEPT_MS)
       .map((place) => place.charge());
 
-  /** Charges in ledgers that the view has, and that may still be sent. */
   const recentOn = ({ has, nowMs }: Pick<PrimaryView, "has" | "nowMs">, storeId: string): SentCharge[] => {
     const now = nowMs();
     return kept().filter(

@@ -37,14 +37,12 @@ export interface AccountQuery extends PageQuery {
   /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
-  /** Only accounts whose metadata has all of these values. */
   metadata?: MetadataFilter | undefined;
   sort?: AccountSort | undefined;
   /** Only accounts whose balance in the ledger, holds included, is below this. */
   balanceBelow?: number | undefined;
 }
 
-/** An account in a list. */
 export interface ListedAccount extends AccountObject {
   spent: Spending;
 }
@@ -137,11 +135,9 @@ async function ownAccounts(
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
 }
 
-/** As the lists in Redis are ordered. */
 const placeOf = ({ accountId, label }: AccountObject, query: AccountQuery): string =>
   query.label === undefined ? accountId : `${lowerCase(label ?? "")} ${accountId}`;
 
-/** The shortest list that has all candidates. */
 function sourceOf({ prefix = "", label, status, metadata = {} }: AccountQuery) {
   if (label !== undefined)
     return { nameOf: (partition: number) => partitionNames(partition).labels, prefix: lowerCase(label) };
@@ -290,7 +286,6 @@ export async function listKeys(
   };
 }
 
-/** Values by the names under which accounts have them. */
 type MetadataFilter = Readonly<Record<string, string>>;
 
 /** @param indexed names that may be asked for @throws OperatorError for another name */

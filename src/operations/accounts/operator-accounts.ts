@@ -93,7 +93,6 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
 
 interface ChangeRules {
   ifRevisions?: readonly number[] | undefined;
-  /** May lift a suspension or reopen an account. */
   mayReinstate?: boolean;
 }
 
@@ -136,7 +135,6 @@ export async function patchAccount(
   }
 }
 
-/** The status, if that is the only change and not `active`. */
 function onlyRestriction(fields: Readonly<Record<string, unknown>>): "suspended" | "closed" | undefined {
   const { status, ...others } = fields;
   if (Object.keys(others).length > 0) return undefined;

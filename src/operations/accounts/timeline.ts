@@ -13,7 +13,6 @@ type TimelineEvent =
   | { atMs: number; record: AuditRecord; entry?: undefined };
 
 interface TimelineQuery extends PageQuery, Period {
-  /** True if charges are among the entries. */
   hasCharges: boolean;
   /** False: the audit alone. */
   hasLedger: boolean;

@@ -148,7 +148,6 @@ async function firstOfDays(
   return { candidates: found.map((ids) => [...ids]), othersMost };
 }
 
-/** Slices that read a bounded number of members. */
 function slicesOf<Item>(items: readonly Item[], sizeOf: (item: Item) => number): Item[][] {
   const slices: Item[][] = [];
   let size = MEMBERS_AT_A_TIME;

@@ -56,7 +56,6 @@ function otherUse(reference: string, earlier: string | undefined, wanted: string
   );
 }
 
-/** A use of a reference: what it stands for. */
 interface Reference {
   nodes: RedisNodes;
   accountId: string;
@@ -100,7 +99,6 @@ export async function oncePerReference<Reply extends WithReference>(
   throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
 }
 
-/** Credits that were moved under a reference. */
 export interface Booked<Done extends string> {
   outcome: Done | "duplicate";
   balance: number;

@@ -28,7 +28,6 @@ import { type ArchivedHistory, type HistoryPage, isWanted, readHistory } from ".
 import { entryUnder, fromArchive, type ReadArchived, requireReference } from "./references.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 
-/** Types that are asked for, and those that are stored. */
 const TYPES = { consume: ["consume", RECLAIM], recharge: ["recharge"] } as const;
 
 export interface TransactionQuery extends PageQuery, Period {

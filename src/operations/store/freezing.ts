@@ -104,7 +104,6 @@ async function requirePartitions(nodes: RedisNodes, partitions: readonly number[
     throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
 }
 
-/** Servers that have replicas, none of which has the last write. */
 async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
   const places: string[] = [];
   for (const redis of new Set(servers)) {

@@ -26,7 +26,6 @@ export interface Maintenance {
   sinceMs: number;
 }
 
-/** @param record of the store; empty without maintenance */
 function maintenanceOf(record: MaintenanceFields): Maintenance | undefined {
   if (record.on !== "1") return undefined;
   return {

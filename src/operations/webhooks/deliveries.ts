@@ -22,7 +22,6 @@ import { requireAccount } from "../accounts/accounts.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";
 
 const READ_AT_ONCE = 100;
-/** Deliveries that one page looks at, at most. */
 const LOOKED_AT_MAX = 1000;
 
 export const DELIVERY_STATUSES = ["waiting", "sending", "delivered", "failed"] as const;
@@ -41,7 +40,6 @@ export interface Delivery extends StoredDelivery {
   /** That address. */
   url: string | undefined;
   type: string;
-  /** When the event was. */
   eventAtMs: number;
   status: (typeof DELIVERY_STATUSES)[number];
 }

@@ -226,7 +226,6 @@ function endpointOf(
   };
 }
 
-/** Settings for operations on webhook endpoints. */
 export interface WebhookRules {
   endpointsMax: number;
   newSecret(): string;
@@ -239,7 +238,6 @@ export interface WebhookRules {
   checkAddress(url: string): { ok: true; url: string } | { ok: false; reason: string };
 }
 
-/** Without WEBHOOK_SECRET_KEY there are no endpoints. */
 export const webhooksAreOff = (): OperatorError =>
   new OperatorError(
     "webhooks are off: set WEBHOOK_SECRET_KEY in the environment of the gateways, to at least 32 random characters",

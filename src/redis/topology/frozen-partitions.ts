@@ -133,7 +133,6 @@ export async function listFrozen(redis: Redis): Promise<Map<number, number>> {
   );
 }
 
-/** Partitions of a primary that are not frozen. */
 export const thawedPartitions = (connection: Connection, primary: Primary): number[] =>
   Array.from({ length: connection.known.facts?.partitions ?? 0 }, (_, partition) => partition).filter(
     (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),

@@ -9,7 +9,6 @@ import { readInfo } from "../server-info.ts";
 import { createClusterSource, SLOTS, slotOf } from "./cluster-slots.ts";
 import { createSentinels } from "./sentinels.ts";
 
-/** A primary of a store, where its servers say that it is. */
 export interface PlacedPrimary extends RedisHost {
   /** `host:port`, for log, metrics and console. */
   readonly name: string;
@@ -31,7 +30,6 @@ export interface PlacementOptions {
   tlsCa?: string | undefined;
 }
 
-/** Can be asked again and again where the primaries are. */
 export interface PlacementSource {
   /** @throws StoreError with what was asked, what came, and what to do */
   find(): Promise<Placement>;
@@ -62,7 +60,6 @@ export function gapsIn(
   return isGap(slotOf(META)) ? { ...gaps, meta: true } : gaps;
 }
 
-/** The placement of a store with one primary. */
 export const everythingOnOne = (primary: PlacedPrimary): Placement => ({
   primaries: [primary],
   ofSlot: () => primary,
