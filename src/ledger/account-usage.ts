@@ -3,10 +3,9 @@ import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { placeOfAccount } from "../redis/store-facts.ts";
+import { placeOfAccount, type RedisNodes } from "../redis/store-facts.ts";
 import {
   createUsageRows,
   dayStartMs,

@@ -1,11 +1,10 @@
 import { moneyOfUnits, sumOfMoney } from "../domain/money.ts";
 import type { GrantKind } from "../records/ledger-entries.ts";
 import { META, soldName } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { flatHash, pairsOf } from "../redis/pipelines.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";

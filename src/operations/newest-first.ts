@@ -1,7 +1,7 @@
 import { badCursor } from "../records/cursors.ts";
 import type { StreamEntry } from "../records/ledger-entries.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 
 /** Over all partitions, by id, then by partition, both descending. */
 export interface StreamPosition {

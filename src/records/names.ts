@@ -1,4 +1,4 @@
-import { createHash, hash } from "node:crypto";
+import { createHash, hash, randomBytes } from "node:crypto";
 
 /** Where one API key lives in the store: immutable, so it may be cached for the life of the process. */
 export interface KeyRef {
@@ -294,4 +294,19 @@ export const dueRange = (list: DueList): [from: string, to: string] =>
 /** Of a score in `due`: the list, and when the request is due (Unix ms). */
 export function dueTime(score: number): { list: DueList; atMs: number } {
   return score < TASKS_FROM ? { list: "holds", atMs: score } : { list: "polls", atMs: score - TASKS_FROM };
+}
+
+/** @param prefix such as `key`, in front of an underscore */
+export const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;
+
+/** Random ids are made so often until one fits. */
+const TRIES_MAX = 200;
+
+/** The first id that fits; any other if none does. */
+export function firstThat(make: () => string, fits: (id: string) => boolean): string {
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    const id = make();
+    if (fits(id)) return id;
+  }
+  return make();
 }

@@ -6,11 +6,12 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { RedisEndpoint } from "./client.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { oneNode, type RedisNodes } from "./nodes.ts";
 import { createPrimary, type Primary, type StoreHooks } from "./primary.ts";
 import { onceMoved } from "./script-errors.ts";
 import {
   type FoundStore,
+  oneNode,
+  type RedisNodes,
   readFacts,
   requireDurable,
   type StoreFacts,

@@ -6,9 +6,8 @@ import { accountNames } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
+import { placeOfAccount, type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { account, suspend } from "../../scripts/accounts.ts";
 import { gatherAll } from "../../scripts/keys.ts";
 import {

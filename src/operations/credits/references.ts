@@ -4,10 +4,9 @@ import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-e
 import { accountNames, partitionNames, REFERENCE_ACCOUNTS_MAX, referencePlace } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { moneyOf } from "../../records/packed-fields.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { history } from "../../scripts/ledger.ts";
 
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;

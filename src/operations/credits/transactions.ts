@@ -17,9 +17,8 @@ import {
   RECLAIM,
 } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../records/names.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import type { HistoryFilter } from "../../scripts/ledger.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";

@@ -2,9 +2,9 @@ import { restrictionsText } from "../../domain/key-restrictions.ts";
 import { byLimit, LIMITS, type LimitChanges } from "../../domain/limits.ts";
 import type { Actor } from "../../records/actor.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { change, revoke } from "../../scripts/keys.ts";
 import {
   checkedRestrictions,

@@ -1,12 +1,11 @@
 import type { Redis } from "ioredis";
 import { frozenName, META, partitionNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts";
 import { isMoving } from "../../redis/script-errors.ts";
 import { readInfo, storeNowMs } from "../../redis/server-info.ts";
-import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
+import { isCluster, partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { slotOf } from "../../redis/topology/cluster-slots.ts";
 import { frozenField, listFrozen } from "../../redis/topology/frozen-partitions.ts";
 

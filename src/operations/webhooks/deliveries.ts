@@ -10,13 +10,12 @@ import {
   readEvent,
   type StoredDelivery,
 } from "../../records/deliveries.ts";
-import { endpointNames, eventName } from "../../records/names.ts";
+import { endpointNames, eventName, randomId } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import { randomId } from "../../records/random-ids.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { many, membersOf, pairsOf } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { queueDelivery } from "../../scripts/webhooks.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";

@@ -1,14 +1,12 @@
 import type { Redis } from "ioredis";
 import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
-import { accountNames, endpointNames, webhookNames, webhooksName } from "../../records/names.ts";
+import { accountNames, endpointNames, randomId, webhookNames, webhooksName } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
-import { randomId } from "../../records/random-ids.ts";
 import type { EndpointRecord } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { listPages, many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf, placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { webhook } from "../../scripts/webhooks.ts";
 import { given, requireLabel } from "../access/operator-values.ts";
 
