@@ -6,7 +6,14 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { membersOf, pairsOf } from "../redis/pipelines.ts";
 import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
-import { createUsageTotals, dayStartMs, runSeconds, type UsageRow, type UsageSelection } from "./usage.ts";
+import {
+  createUsageTotals,
+  dayStartMs,
+  runSeconds,
+  type UsagePlace,
+  type UsageRow,
+  type UsageSelection,
+} from "./usage.ts";
 import { readRequests } from "./verify-run.ts";
 
 const REQUESTS_PAGE = 500;
@@ -58,11 +65,7 @@ async function beginningOf(redis: Redis, partition: number): Promise<number | un
   return Number(id.split("-")[0]) + (first ? 0 : 1);
 }
 
-interface EndedTask {
-  atMs: number;
-  accountId: string;
-  endpoint: string;
-  keyId: string;
+interface EndedTask extends UsagePlace {
   status: "completed" | "failed";
   seconds: number;
 }
