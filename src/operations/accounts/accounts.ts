@@ -7,7 +7,7 @@ import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store
 import { requireAccountId } from "../access/operator-values.ts";
 import { latestEntries } from "../credits/account-history.ts";
 
-interface AccountRow {
+export interface AccountRow {
   accountId: string;
   /** Without held credits. */
   balance: number;

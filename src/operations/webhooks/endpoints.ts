@@ -2,7 +2,7 @@ import type { Redis } from "ioredis";
 import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames, endpointNames, randomId, webhookNames, webhooksName } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { changedMeanwhile, noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { EndpointRecord } from "../../records/records.ts";
 import { listPages, many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
@@ -143,12 +143,7 @@ async function change(
   const redis = nodes.of(partition);
   nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(webhook, { ...wanted, accountId, endpointId, partition });
-  if (outcome === "stale") {
-    throw new OperatorError(
-      `endpoint ${endpointId} was changed meanwhile; read it again, then change it`,
-      "stale",
-    );
-  }
+  if (outcome === "stale") throw changedMeanwhile(`endpoint ${endpointId}`);
   if (outcome === "closed") throw closedAccount(accountId);
   if (outcome === "missing") throw noEndpoint(accountId, endpointId);
 }
