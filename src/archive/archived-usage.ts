@@ -136,16 +136,8 @@ export async function hasAccount(query: ArchiveQuery, accountId: string): Promis
   return found?.is_known ?? false;
 }
 
-const PARTITION = `
-  SELECT partition FROM tollgate.account_versions WHERE account_id = $1
-  UNION ALL SELECT partition FROM tollgate.ledger_rows WHERE account_id = $1 LIMIT 1`;
-
-/** Newest entry, Unix ms, of an account's partition or of all; undefined if there is none. */
-export async function newestEntryMs(query: ArchiveQuery, accountId?: string): Promise<number | undefined> {
-  if (accountId !== undefined) {
-    const [place] = await query<{ partition: number }>(PARTITION, [accountId]);
-    return place && copiedUntilMs(query, place.partition);
-  }
+/** Newest entry of all partitions, Unix ms; undefined if there is none. */
+export async function newestEntryMs(query: ArchiveQuery): Promise<number | undefined> {
   const [row] = await query<{ at: Date | null }>("SELECT max(at) AS at FROM tollgate.ledger_rows");
   return row?.at?.getTime();
 }
