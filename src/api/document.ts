@@ -231,7 +231,6 @@ export const COMMON_HEADERS = {
   },
 } as const;
 
-/** On some answers. */
 export const FURTHER_HEADERS = {
   "Retry-After": {
     description: "Seconds to wait before trying again; the same number as `retryAfter`.",

@@ -182,7 +182,6 @@ async function requireComplete(
   return archivedTo;
 }
 
-/** As `requireComplete`, of all entries of a partition since then. */
 async function requireCompleteSince(
   nodes: RedisNodes,
   query: ArchiveQuery,

@@ -84,7 +84,6 @@ export interface OwnFigures {
   /** `checkedAtMs`: Unix ms, 0 before the first check. */
   ledger: { checkedAtMs: number; violations: number; check_interval_seconds: number };
   archive: { lag_seconds: number; violations: number };
-  /** Exchanges lately. */
   upstream?:
     | { window_seconds: number; answered: number; limited: number; failed: number; failure: string | null }
     | undefined;
@@ -254,7 +253,6 @@ const FRESH_MS = 60_000;
 const FIRST_MS = 30_000;
 
 export interface HealthReport {
-  /** Unix ms. */
   checkedAtMs: number;
   checks: readonly Check[];
 }

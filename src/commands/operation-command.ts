@@ -293,7 +293,6 @@ export const timeIn = (field: string) => (row: Row) => moment(Date.parse(String(
 
 export const ACCOUNT = { "<account>": "account id" };
 
-/** Options of lists. */
 export const PERIOD = {
   "--from <time>": "from this day or time on",
   "--to <time>": "up to the end of this day, or before this time",

@@ -13,7 +13,6 @@ const STORYBOARD: GenerationEndpoint = "gen2-pro/storyboard";
 
 type Validated = ({ ok: true } & ValidBody) | { ok: false; problems: Problem[] };
 
-/** The bodies and the address of a generation whose callback is relayed. */
 export interface Relayed {
   /** The customer's address, which the gateway calls once the task has ended. */
   callBackUrl: string | undefined;

@@ -21,7 +21,6 @@ interface RefusedRequest {
 /** Counts refusals in memory and adds them to the store every few seconds, so that a refusal writes nothing. */
 export function createRefusalCounts(options: {
   add(counts: HourlyRefusals[]): Promise<void>;
-  /** Adds single refusals to what is kept of their keys. */
   addSingle(refusals: Refusal[]): Promise<void>;
   nowMs(): number;
   usable(): boolean;

@@ -11,7 +11,6 @@ export interface PageQuery {
   limit: number;
 }
 
-/** Unix ms. */
 export interface Period {
   fromMs?: number | undefined;
   /** Exclusive. */

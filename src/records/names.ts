@@ -20,7 +20,6 @@ interface KeyNames {
   readonly ledger: string;
 }
 
-/** Of a store, at most. */
 export const PARTITIONS_MAX = 1024;
 
 /** `tg:meta`: what is fixed at the first start (hash). */
@@ -115,7 +114,6 @@ export const tokenNames = (tokenId: string) => ({
   family: `${tag(0)}:token-family:${tokenId}`,
 });
 
-/** Names of a partition that a store with an archive has. */
 export const archiveNames = (partition: number) => ({
   /** Position of the archive in the partition (hash). */
   archive: `${tag(partition)}:archive`,
@@ -182,7 +180,6 @@ export const accountNames = (partition: number, accountId: string) => ({
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });
 
-/** Names of a partition in which accounts have webhook endpoints. */
 export const webhookNames = (partition: number) => ({
   /** Endpoints by when they have a first try to make (sorted set). */
   first: `${tag(partition)}:webhooks-first`,
@@ -241,7 +238,6 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
 export const requestName = (partition: number, requestId: string): string =>
   `${tag(partition)}:request:${requestId}`;
 
-/** The key that a probe writes on the primary of this partition. */
 export const probeName = (partition: number, processId: string): string =>
   `${tag(partition)}:probe:${processId}`;
 

@@ -34,7 +34,6 @@ function wordPlaces(text: string, whose: string, wordsMax = WORDS_MAX): string[]
 export const placesOfKey = (accountId: string, keyId: string, label: string | undefined): string[] =>
   label === undefined ? [] : wordPlaces(label, `${accountId}@${keyId}`);
 
-/** A reference `key:<id>` is of the credits that came with a key, which is found by its id. */
 export const placesOfReference = (accountId: string, reference: string): string[] =>
   reference.startsWith("key:")
     ? []

@@ -153,7 +153,6 @@ function useAgain(primary: Primary, store: StoreHooks): void {
   else primary.breaker.trip(unfinished);
 }
 
-/** On a connection of its own. */
 function probeApart(
   primary: Primary,
   options: PrimaryOptions,

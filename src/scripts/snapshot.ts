@@ -36,7 +36,6 @@ export interface AccountSnapshot {
   checkpoint: Checkpoint | undefined;
   /** How many slots it has of its own, if it has limits over all its keys. */
   slots: number;
-  /** Undefined if this is the last slice. */
   next: SlicePlace | undefined;
   keys: KeyPart[];
 }

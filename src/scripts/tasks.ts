@@ -106,7 +106,6 @@ interface ObserveCall {
   refundFailed: boolean;
   /** When the sweeper may poll again, ms from now. */
   pollMs: number;
-  /** The operator who releases it. */
   actor?: Actor;
   /** The key whose numbers are answered; without one they are zeros. */
   poller?: { key: KeyRef; tiers: Tiers };

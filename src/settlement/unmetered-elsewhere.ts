@@ -102,7 +102,6 @@ export function createUnmeteredElsewhere(folder: string, storeId: () => string |
   }
 
   return {
-    /** The task of this id, if another process has it in its journal. */
     async find(taskId: string): Promise<UnmeteredTask | undefined> {
       if (!tasks.has(taskId)) await lookFromNow();
       return tasks.get(taskId);

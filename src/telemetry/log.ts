@@ -62,7 +62,6 @@ export function standardOutput({ shared }: { shared: boolean }): DestinationStre
   return writer;
 }
 
-/** What the line of a request says of it. */
 export interface LoggedRequest {
   req: { method?: string | undefined };
   requestId: string;

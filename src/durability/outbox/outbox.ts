@@ -202,7 +202,6 @@ const isAcknowledged = (settlement: Settlement): settlement is Charge =>
 
 export interface FlushTarget {
   run: Run;
-  /** Undefined while the store has no id. */
   storeId: string | undefined;
   /** True if the primary that `run` calls can settle it now; nothing else is sent. */
   has(settlement: Settlement): boolean;

@@ -108,7 +108,6 @@ function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions):
   for (const account of accounts) requireAccountId(account);
 }
 
-/** Undefined for an unknown, revoked or expired token. */
 export async function findToken(nodes: RedisNodes, secret: string): Promise<TokenRecord | undefined> {
   if (!TOKEN.test(secret)) return undefined;
   const { tokenIds } = tokenNames("");

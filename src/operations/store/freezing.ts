@@ -15,7 +15,6 @@ export interface PartitionView {
   partition: number;
   slot: number | undefined;
   server: string;
-  /** Unix ms. */
   frozenSinceMs: number | undefined;
   /** The flag that stops all scripts; undefined if it could not be read. */
   hasFreezeFlag: boolean | undefined;

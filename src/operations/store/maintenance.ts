@@ -22,7 +22,6 @@ export interface Maintenance {
   retryAfterSeconds: number;
   /** For customers; undefined for the usual words. */
   message: string | undefined;
-  /** Unix ms. */
   sinceMs: number;
 }
 

@@ -26,7 +26,6 @@ export interface Endpoint {
   previousUntilMs: number | undefined;
   createdAtMs: number;
   revision: number;
-  /** Since when all tries have failed. */
   failingSinceMs: number | undefined;
   deliveredAtMs: number | undefined;
   dropped: number;

@@ -110,7 +110,6 @@ export class FrozenPartitions {
   }
 }
 
-/** The answer to customers of a frozen partition. */
 export const frozenError = (cause?: unknown): GatewayError =>
   new GatewayError("store_unavailable", "store: the partition is frozen or on its way to another node", {
     cause,

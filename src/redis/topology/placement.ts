@@ -20,7 +20,6 @@ export interface PlacedPrimary extends RedisHost {
 
 export interface Placement {
   readonly primaries: readonly PlacedPrimary[];
-  /** Undefined where no primary serves the slot. */
   ofSlot(slot: number): PlacedPrimary | undefined;
 }
 
