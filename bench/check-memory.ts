@@ -11,8 +11,8 @@ import { Redis } from "ioredis";
 import { issueKey } from "../src/operations/keys/issue-key.ts";
 import { cliActor } from "../src/records/actor.ts";
 import { accountNames, partitionOf } from "../src/records/names.ts";
-import { oneNode } from "../src/redis/nodes.ts";
 import { readScript } from "../src/redis/script-source.ts";
+import { oneNode } from "../src/redis/store-facts.ts";
 import { startRedis } from "../src/sandbox/redis.ts";
 
 // Checks if a gateway with this much memory can check a large ledger while it serves: node bench/check-memory.ts [MiB] [seconds].

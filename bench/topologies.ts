@@ -3,7 +3,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
 import type { IssuedKey } from "../src/operations/keys/issue-key.ts";
 import { cliActor } from "../src/records/actor.ts";
-import type { RedisNodes } from "../src/redis/nodes.ts";
+import type { RedisNodes } from "../src/redis/store-facts.ts";
 import { freePort, startRedis } from "../src/sandbox/redis.ts";
 import { evenRanges, PARTITIONS, slotOfName, slotOfPartition } from "../test/failover/slots.ts";
 import { GENEROUS } from "./keys.ts";

@@ -9,8 +9,8 @@ import type { IssuedKey, issueKey, KeyOptions } from "../src/operations/keys/iss
 import { cliActor } from "../src/records/actor.ts";
 import type { keyRef, partitionOf } from "../src/records/names.ts";
 import type { Connection, createConnection } from "../src/redis/connection.ts";
-import type { oneNode, RedisNodes } from "../src/redis/nodes.ts";
 import type { Primary } from "../src/redis/primary.ts";
+import type { oneNode, RedisNodes } from "../src/redis/store-facts.ts";
 import type { createHolds, Holds } from "../src/settlement/holds.ts";
 import type { Store } from "../src/settlement/store.ts";
 import type { createSweeps, Sweeps } from "../src/settlement/sweeps.ts";

@@ -4,7 +4,7 @@ import { ACCOUNT_SORTS, isDescending } from "../../src/operations/accounts/accou
 import { cursorOf } from "../../src/records/cursors.ts";
 import { accountNames, partitionNames, partitionOf, spentName } from "../../src/records/names.ts";
 import { lowerCase, metadataDigest, placesOfAccount } from "../../src/records/words.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { LIMIT, type ListPage, PARTITIONS } from "./measure.ts";
 
 // GET /accounts: every sort with every filter, at the first, the middle and the last page.

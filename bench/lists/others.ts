@@ -22,7 +22,7 @@ import {
   soldName,
   usageName,
 } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { LIMIT, type ListPage, PARTITIONS } from "./measure.ts";
 
 // The other lists, of an account that has as much as an account may have, or more than any has had.

@@ -2,8 +2,8 @@ import type { Redis } from "ioredis";
 import { reportInto } from "../../src/ledger/fold.ts";
 import { verifyIndexes } from "../../src/ledger/verify-indexes.ts";
 import type { Run, Verification } from "../../src/ledger/verify-run.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { readsOfMost } from "../../src/redis/partition-reads.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { commandsUs, PARTITIONS, WAIT_MS_MAX } from "./measure.ts";
 import type { Probe } from "./probe.ts";
 

@@ -31,7 +31,6 @@ local function callback_of(account_id)
   return "callback@" .. account_id
 end
 
--- The endpoint that a queue belongs to.
 local function owner_of(queue_id)
   return string.match(queue_id, "^(callback@[^@]+)@") or queue_id
 end

@@ -3,7 +3,6 @@
 local METADATA_BYTES_MAX = 400
 local MEMBER_BYTES_MAX = 100
 
--- Where the JSON string that begins at `from` ends.
 local function string_end(json, from)
   local at = from + 1
   while true do

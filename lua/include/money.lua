@@ -10,7 +10,6 @@ local function money_words(text)
   return string.match(text or NO_MONEY, "^([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ([^ ]+) ?([^ ]*)")
 end
 
--- `...` are texts.
 local function write_money(account, balance, held, used, requests, last, extras)
   local text = balance .. " " .. held .. " " .. used .. " " .. requests .. " " .. last
   call("HSET", account, "money", extras == "" and text or text .. " " .. extras)

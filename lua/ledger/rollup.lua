@@ -138,7 +138,6 @@ for at = 1, #notes, 2 do
   end
 end
 
--- The numbers of a field, with those of a sum added.
 local function added(earlier, sum)
   local numbers, last = {}, 0
   for number in string.gmatch(earlier or "", "%S+") do

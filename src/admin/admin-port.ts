@@ -35,7 +35,6 @@ interface AdminPortOptions {
   setLevel(level: string): void;
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
-  /** Unix ms; undefined without maintenance. */
   maintenanceSinceMs(): number | undefined;
   apiCallCounted(route: string, status: number): void;
   signInRefused(reason: SignInRefusal): void;

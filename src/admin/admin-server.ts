@@ -34,7 +34,6 @@ interface AdminServerOptions {
   /** In all processes. */
   setLevel(level: string): void;
   api: Pick<AdminApi, "owns" | "serve">;
-  /** Undefined for plain HTTP. */
   tls?: TlsMaterial | undefined;
   log: Logger;
 }

@@ -108,7 +108,6 @@ const pascalCase = (words: string): string =>
 /** Statuses of the upstream that are never passed on: they would blame the gateway, or say that it is limiting. */
 const NEVER_UPSTREAMS = new Set(["401", "402", "403", "404", "405", "429"]);
 
-/** Answers of one kind of operation beside 200, by status. */
 function responsesOf(kind: Kind): Map<string, unknown> {
   const byStatus = Map.groupBy(errorCases(kind), ({ response }) => response);
   return new Map([...byStatus].sort().map(([status, cases]) => [status, responseOf(status, cases)]));
@@ -232,7 +231,6 @@ export const COMMON_HEADERS = {
   },
 } as const;
 
-/** On some answers. */
 export const FURTHER_HEADERS = {
   "Retry-After": {
     description: "Seconds to wait before trying again; the same number as `retryAfter`.",

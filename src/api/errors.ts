@@ -6,7 +6,6 @@ import { FILE_BYTES_MAX, HEADERS_BYTES_MAX, JSON_BODY_BYTES_MAX, LIMITS } from "
 export type Kind = "generation" | "task" | "upload" | "credits";
 export const KINDS: readonly Kind[] = ["generation", "task", "upload", "credits"];
 
-/** One error as one kind of operation meets it. */
 export interface ErrorCase {
   name: ErrorName;
   /** Key of the response it belongs to: an HTTP status, or `default`. */
@@ -201,7 +200,6 @@ const EXTRAS_OF: Record<Kind, Partial<Record<ErrorName, Extra & { words?: string
   },
 };
 
-/** An example of a refusal in the upstream's own words. */
 const UPSTREAM_SAYS: Extra = { code: 1001, text: "The prompt was rejected" };
 
 const OF_UPSTREAM: readonly ErrorName[] = [

@@ -14,7 +14,6 @@ const least = (value: object) => example("All that is required", value);
 const leastPro = (value: object) => example("All that is required: 10 seconds in standard quality", value);
 const most = (value: object) => example("Every parameter", value);
 
-/** Bodies by endpoint, and the upload's form. */
 export const REQUESTS: Readonly<Record<GenerationEndpoint | "upload", Examples>> = {
   "gen2/text-to-video": {
     least: least({ prompt: PROMPT }),
@@ -83,7 +82,6 @@ const success = (summary: string, data: object) => example(summary, { code: 200,
 const TASK_ID = "task_7f3a1c52";
 const CREATED = { task_id: TASK_ID, created_at: "2026-11-21T15:00:00.000Z" };
 
-/** Answers by kind of operation. */
 export const USAGE_ANSWER: Examples = {
   usage: success("Two days", {
     from: "2026-11-01",

@@ -7,7 +7,6 @@ import type { Kind } from "./errors.ts";
 import { ANSWERS, REQUESTS, USAGE_ANSWER } from "./examples.ts";
 import { bodyName, camelCase } from "./schemas.ts";
 
-/** One operation, but for its errors. */
 export interface Operation {
   path: string;
   method: "get" | "post";
@@ -33,7 +32,6 @@ const IDEMPOTENCY = {
   schema: { type: "string", minLength: 1, maxLength: 255, pattern: IDEMPOTENCY_KEY.source },
 };
 
-/** The six generations in words. */
 const GENERATIONS: Record<GenerationEndpoint, { summary: string; description: string }> = {
   "gen2/text-to-video": {
     summary: "Make a video from a text",
@@ -217,7 +215,6 @@ const usage: Operation = {
 
 export const PARAMETERS = { IdempotencyKey: IDEMPOTENCY };
 
-/** All ten operations, in the order of the page. */
 export const OPERATIONS: readonly Operation[] = [
   ...GENERATION_ENDPOINTS.map(generation),
   task,

@@ -53,7 +53,6 @@ const FORMATS: Readonly<Record<string, object>> = {
   "https-url": { pattern: HTTPS_URL_PATTERN },
 };
 
-/** All named schemas as the document holds them. */
 export const componentSchemas = (): Record<string, unknown> =>
   Object.fromEntries(
     NAMED.map(([name, schema]) => [

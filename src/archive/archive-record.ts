@@ -9,11 +9,10 @@ import {
 } from "../records/ledger-entries.ts";
 import { archiveNames, partitionNames } from "../records/names.ts";
 import type { ArchiveRecord } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { archived, note } from "../scripts/archive.ts";
 import { turn } from "../scripts/gateways.ts";
 import type { ArchivedState, ArchivePage, ArchivePosition } from "./archive-pages.ts";

@@ -1,8 +1,8 @@
 import type { Redis } from "ioredis";
 import { endpointNames, webhookNames, webhooksName } from "../records/names.ts";
 import type { EndpointRecord } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { many, manyByNode } from "../redis/pipelines.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 
 /** Where the settings of an archived account have its webhook endpoints: JSON, records by id. */
 export const ENDPOINTS_SETTING = "webhook_endpoints";

@@ -11,9 +11,8 @@ import {
   RECLAIM,
 } from "../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { connectArchive } from "./archive-connection.ts";
 import { isSameEntry } from "./archive-pages.ts";
 import { archiveReason } from "./archive-reasons.ts";
@@ -183,7 +182,6 @@ async function requireComplete(
   return archivedTo;
 }
 
-/** As `requireComplete`, of all entries of a partition since then. */
 async function requireCompleteSince(
   nodes: RedisNodes,
   query: ArchiveQuery,

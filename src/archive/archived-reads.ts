@@ -1,6 +1,6 @@
 import type { CorrectionLookUps } from "../ledger/corrections.ts";
 import type { ArchiveLookUps } from "../operations/credits/refunds.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import type { ArchiveReads, openArchiveReads } from "./reads.ts";
 
 export interface LazyArchive {

@@ -112,7 +112,6 @@ const TOTAL = `
   SELECT ${SUM} FILTER (WHERE NOT ${OF_MONTH}), 0) AS opening, ${SUM}, 0) AS closing, ${SUMS_OF_KINDS.join(", ")}
   FROM tollgate.ledger_entries WHERE at < $2::date AT TIME ZONE 'UTC'`;
 
-/** A UTC month of all accounts together. */
 export async function archivedTotal(query: ArchiveQuery, month: string): Promise<Statement> {
   const { first, next } = monthBounds(month);
   const [row] = await query<Record<(typeof STATEMENT_NUMBERS)[number], string>>(TOTAL, [
@@ -137,16 +136,8 @@ export async function hasAccount(query: ArchiveQuery, accountId: string): Promis
   return found?.is_known ?? false;
 }
 
-const PARTITION = `
-  SELECT partition FROM tollgate.account_versions WHERE account_id = $1
-  UNION ALL SELECT partition FROM tollgate.ledger_rows WHERE account_id = $1 LIMIT 1`;
-
-/** Newest entry, Unix ms, of an account's partition or of all; undefined if there is none. */
-export async function newestEntryMs(query: ArchiveQuery, accountId?: string): Promise<number | undefined> {
-  if (accountId !== undefined) {
-    const [place] = await query<{ partition: number }>(PARTITION, [accountId]);
-    return place && copiedUntilMs(query, place.partition);
-  }
+/** Newest entry of all partitions, Unix ms; undefined if there is none. */
+export async function newestEntryMs(query: ArchiveQuery): Promise<number | undefined> {
   const [row] = await query<{ at: Date | null }>("SELECT max(at) AS at FROM tollgate.ledger_rows");
   return row?.at?.getTime();
 }

@@ -92,7 +92,6 @@ const waitAfter = (failures: number, intervalMs: number): number =>
 function createTurns(connection: Connection) {
   const holder = randomUUID();
   let held: HeldPartitions[] = [];
-  /** The error of a primary that gave no leases. */
   let fault: Error | undefined;
   let takenAtMs = Number.NEGATIVE_INFINITY;
 

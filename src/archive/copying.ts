@@ -276,7 +276,6 @@ const notesOf = ({ position, next, requests, changed }: ArchivePage) => ({
 
 const PAGE = 200;
 
-/** The newest entry that archive and store have in common. */
 async function forkPoint(tables: ArchiveTables, newest: LedgerEntry, primary: Primary): Promise<string> {
   const { partition } = newest;
   const cut = await cutOf(primary, partition);

@@ -1,5 +1,4 @@
-import type { RedisNodes } from "../redis/nodes.ts";
-import { storedFacts } from "../redis/store-facts.ts";
+import { type RedisNodes, storedFacts } from "../redis/store-facts.ts";
 import { notedArchives, requireSameArchive } from "./archive-record.ts";
 import { ArchiveError } from "./migrations.ts";
 import type { ArchiveQuery } from "./tables.ts";

@@ -10,7 +10,7 @@ import type { ArchivedRequests, TaskView } from "../operations/tasks/task-lists.
 import { badCursor } from "../records/cursors.ts";
 import type { LedgerEntry } from "../records/ledger-entries.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import type { HistoryFilter } from "../scripts/ledger.ts";
 import { connectArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
@@ -204,7 +204,6 @@ const PAGE_OF_ALL = pageOf({
 
 const PLACE = /^(\d{1,15}) (\d{1,18})-(\d{1,18}) (\d{1,4})$/;
 
-/** Transactions of all accounts. */
 const createArchivedTransactions =
   (query: ArchiveQuery): ArchivedTransactions =>
   async ({ fromMs, toMs, wanted }, position, limit) => {

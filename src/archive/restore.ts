@@ -3,8 +3,8 @@ import { kindOf, LEDGER_START, type LedgerEntry } from "../records/ledger-entrie
 import { PARTITIONS_MAX, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { countersText, moneyText } from "../records/packed-fields.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { ENDPOINTS_SETTING, restoreEndpoints, webhooksOf } from "./archived-endpoints.ts";
 import { identityOf } from "./identity.ts";
 import { ArchiveError } from "./migrations.ts";

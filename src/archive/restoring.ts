@@ -26,10 +26,9 @@ import {
   placesOfKey,
   placesOfReference,
 } from "../records/words.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import { LAYOUT, RESTORING, requireNoEviction } from "../redis/store-facts.ts";
+import { LAYOUT, RESTORING, type RedisNodes, requireNoEviction } from "../redis/store-facts.ts";
 import { gatherAll } from "../scripts/keys.ts";
 
 interface RestoredAccount {

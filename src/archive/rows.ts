@@ -45,7 +45,6 @@ export interface EntryRow extends Record<TextColumn, string | null> {
   type: string;
   amount: string;
   balance_after: string;
-  /** The accounting kind. */
   kind: string;
   at: Date;
 }

@@ -21,10 +21,9 @@ import {
 import { accountNames, archiveNames, keyNames, partitionNames } from "../records/names.ts";
 import { moneyOf } from "../records/packed-fields.ts";
 import type { KeyFields } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { listPages, many } from "../redis/pipelines.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { archivableMs, archivableText, ENTRY_TEXTS, type EntryRow, entryOf, type KeyRow } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
 

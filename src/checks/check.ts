@@ -66,16 +66,13 @@ export const warning = checkOf("warn");
 /** Must be mended before the gateway can be relied on. */
 export const failed = checkOf("fail");
 
-/** Checks of one name. */
 export const checksOf = (name: CheckName) => ({
   good: (message: string): Check => good(name, message),
   warning: (message: string, advice: string): Check => warning(name, message, advice),
   failed: (message: string, advice: string): Check => failed(name, message, advice),
 });
 
-/** @returns `ok` without any check */
 export const worstOf = (checks: readonly Check[]): Check["status"] =>
   CHECK_STATUSES.findLast((one) => checks.some(({ status }) => status === one)) ?? "ok";
 
-/** A page of the documentation, or a section of one. */
 export const runbookOf = (name: CheckName): string => `docs/operations/${SECTIONS[name]}`;

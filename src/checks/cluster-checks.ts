@@ -92,7 +92,6 @@ function failedNode({ server, isPrimary }: ClusterNode): Check {
   return warning(found, "start it; if it is gone for good, run `redis-cli --cluster del-node`");
 }
 
-/** Primaries with slots and without any replica that is there. */
 function alone(nodes: readonly ClusterNode[], failedIds: ReadonlySet<string>): Check[] {
   const followed = new Set(nodes.filter(({ id }) => !failedIds.has(id)).map(({ primaryId }) => primaryId));
   const unfollowed = nodes.filter(

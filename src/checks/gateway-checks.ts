@@ -21,9 +21,7 @@ interface CheckedGateway {
   serving: Serving;
 }
 
-/** A gateway that takes requests, or why it does not. */
 interface Serving {
-  /** Why it is not ready; null when it is. */
   notReady: string | null;
   /** Since when it refuses generations and uploads, Unix ms. */
   maintenanceSinceMs: number | undefined;
@@ -86,7 +84,6 @@ export interface OwnFigures {
   /** `checkedAtMs`: Unix ms, 0 before the first check. */
   ledger: { checkedAtMs: number; violations: number; check_interval_seconds: number };
   archive: { lag_seconds: number; violations: number };
-  /** Exchanges lately. */
   upstream?:
     | { window_seconds: number; answered: number; limited: number; failed: number; failure: string | null }
     | undefined;
@@ -197,7 +194,6 @@ function ledgerCheck(
     : good("ledger", words);
 }
 
-/** A duration in one unit. */
 function durationText(ms: number): string {
   const seconds = Math.round(ms / 1000);
   if (seconds < 120) return `${seconds} s`;
@@ -257,7 +253,6 @@ const FRESH_MS = 60_000;
 const FIRST_MS = 30_000;
 
 export interface HealthReport {
-  /** Unix ms. */
   checkedAtMs: number;
   checks: readonly Check[];
 }

@@ -58,7 +58,6 @@ function attention(config: Config): string[] {
 
 /** About what five charges take. */
 const PROBE = Buffer.alloc(4096, "\n");
-/** Stores that are named. */
 const NAMED_MAX = 3;
 
 /** @param storeId of the Redis that answers now, if one does and has an id */

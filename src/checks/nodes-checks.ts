@@ -1,10 +1,9 @@
 import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { placeOf } from "../redis/open-nodes.ts";
 import { storeReason } from "../redis/reasons.ts";
 import { readInfo } from "../redis/server-info.ts";
-import { storedFacts } from "../redis/store-facts.ts";
+import { type RedisNodes, storedFacts } from "../redis/store-facts.ts";
 import { createAskedServers } from "../redis/topology/asked-servers.ts";
 import { type Check, failed, good, warning } from "./check.ts";
 import { type ClusterNode, clusterChecks, readClusterNodes } from "./cluster-checks.ts";
@@ -26,7 +25,6 @@ interface Followed {
   nodes: ClusterNode[];
 }
 
-/** A replica, or why it did not answer. */
 type Replica = { name: string; of: Followed } & (
   | { info: Info; aheadMs: number; fsync?: string }
   | { why: string }

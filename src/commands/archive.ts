@@ -3,7 +3,7 @@ import { detachArchive } from "../archive/archive-record.ts";
 import { migrate } from "../archive/migrations.ts";
 import { type Restored, restoreStore } from "../archive/restore.ts";
 import { type ArchiveVerification, verifyArchive } from "../archive/verify-archive.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { withArchive, withOwnArchive } from "./local-archive.ts";
 import { command, group } from "./options.ts";
 import { findingsText, print } from "./output.ts";

@@ -253,7 +253,6 @@ function ownAdminUrl(): string {
   return adminUrl(loaded.config.admin);
 }
 
-/** The URL at which this machine reaches an admin port. */
 export function adminUrl({ host, port, tls }: Config["admin"]): string {
   const reachable = host === "0.0.0.0" ? "127.0.0.1" : host === "::" ? "::1" : host;
   return `${tls ? "https" : "http"}://${reachable.includes(":") ? `[${reachable}]` : reachable}:${port}`;
@@ -302,7 +301,6 @@ async function running(admin: string): Promise<Base> {
   }
 }
 
-/** Where the value of a setting is from. */
 function originOf({ origins, linesInFile }: Loaded, setting: string) {
   const variable = origins.get(setting);
   if (variable !== undefined) return { from: "environment", variable } as const;

@@ -15,11 +15,16 @@ import { detailsOf, kindOf, type LedgerEntry, transactionOf } from "../records/l
 import { storeNowMs } from "../redis/server-info.ts";
 import { refusalsJson, refusalsText, statusText } from "./keys-list.ts";
 import { ledgerRow } from "./ledger.ts";
-import { ACCOUNT, flat, listed, operationCommand, timeIn } from "./operation-command.ts";
+import { ACCOUNT, flat, listed, operationCommand, PERIOD, paging, timeIn } from "./operation-command.ts";
 import { command, group } from "./options.ts";
 import { note, print } from "./output.ts";
 import { requireConfig, withRedis } from "./redis.ts";
 import { listing, moment, table } from "./terminal.ts";
+
+const WHY = {
+  "--reason <text>": "why; customers see it beside the transaction",
+  "--reference <text>": "what stands for it, such as a ticket; counts once",
+};
 
 /** `tollgate keys list --account` shows all. */
 const KEYS_SHOWN_MAX = 1000;
@@ -57,10 +62,7 @@ export const creditsCommand = group(
         ...ACCOUNT,
         "<amount>": { about: "how many credits, such as 50; take credits with -50", parse: signed },
       },
-      options: {
-        "--reason <text>": "why; customers see it beside the transaction",
-        "--reference <text>": "what stands for it, such as a ticket; counts once",
-      },
+      options: WHY,
       show({ outcome, balance, entry }, { params: { account }, body }) {
         const { amount, reason, reference } = body as { amount: number; reason: string; reference: string };
         const text =
@@ -75,10 +77,7 @@ export const creditsCommand = group(
       name: "reverse",
       about: "take back what is left of a grant; never what is held",
       arguments: { ...ACCOUNT, "<of>": "the reference of the grant", "[amount]": "at most so many credits" },
-      options: {
-        "--reason <text>": "why; customers see it beside the transaction",
-        "--reference <text>": "what stands for it, such as a ticket; counts once",
-      },
+      options: WHY,
       show({ outcome, balance, entry }, { params: { account }, body }) {
         const { of, reason, reference } = body as { of: string; reason: string; reference: string };
         const reversed = entry && -entry.amount;
@@ -132,10 +131,8 @@ export const creditsCommand = group(
       options: {
         "--type <name>": "as customers see it",
         "--kind <name>": "of this kind only",
-        "--from <time>": "from this day or time on",
-        "--to <time>": "up to the end of this day, or before this time",
-        "--limit <n>": { about: "at most so many", default: 50 },
-        "--after <cursor>": "where an earlier list ended",
+        ...PERIOD,
+        ...paging(50),
       },
       show: listed(
         "transactions",

@@ -7,7 +7,7 @@ import type { Written } from "../operations/access/operator-session.ts";
 import { issueKey, KnownKeyError, requireNewKeysTier } from "../operations/keys/issue-key.ts";
 import { readKey } from "../operations/keys/keys.ts";
 import { inCommandWords, OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { keyOptions, type NewKeyFlags, newKey, withKeyStore } from "./keys-new.ts";
 import { actorOf } from "./options.ts";
 import { note, print } from "./output.ts";

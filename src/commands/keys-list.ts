@@ -11,8 +11,8 @@ import {
   type KeyStatus,
   oldestKeys,
 } from "../operations/keys/keys.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { flat } from "./operation-command.ts";
 import { command, whole } from "./options.ts";
 import { jsonList, note, noteUnread, writeOut } from "./output.ts";

@@ -105,7 +105,6 @@ function inUse(owner: string, file: string, lock: string): string {
   return `${which} exports with ${file}; wait for it, or delete ${lock} if that is no export${ends}`;
 }
 
-/** @returns false where the name is taken */
 function link(existing: string, name: string): boolean {
   try {
     linkSync(existing, name);

@@ -20,8 +20,8 @@ import {
   transactionId,
 } from "../records/ledger-entries.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import {
   type CursorState,
   LEDGER_FORMATS,

@@ -4,8 +4,8 @@ import { identifyFor } from "../archive/identity.ts";
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { archiveUrlRule } from "../config/environment.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { isStoreError } from "../redis/reasons.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { withRedis } from "./redis.ts";
 
 /** Reads of a year of a large ledger. */

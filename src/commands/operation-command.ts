@@ -10,8 +10,8 @@ import type { LIMITS } from "../domain/limits.ts";
 import { SCOPES } from "../domain/scopes.ts";
 import { findKey } from "../operations/keys/keys.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { optionalArchiveUrl } from "./local-archive.ts";
 import { type ActorFlags, actorOf, changing, command, futureMs, type MakeCommand, whole } from "./options.ts";
 import { type CommandOutput, print } from "./output.ts";
@@ -293,7 +293,6 @@ export const timeIn = (field: string) => (row: Row) => moment(Date.parse(String(
 
 export const ACCOUNT = { "<account>": "account id" };
 
-/** Options of lists. */
 export const PERIOD = {
   "--from <time>": "from this day or time on",
   "--to <time>": "up to the end of this day, or before this time",

@@ -69,7 +69,6 @@ export function futureMs(text: string): number {
   return atMs;
 }
 
-/** Parses an option that is a moment: ISO 8601, or how long ago. */
 export function pastMs(text: string): number {
   const agoMs = durationMs(text);
   const atMs = agoMs === undefined ? momentMs(text) : Date.now() - agoMs;

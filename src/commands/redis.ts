@@ -10,8 +10,7 @@ import {
   type Written,
 } from "../operations/access/operator-session.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
-import { partitionsOf, storedFacts } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes, storedFacts } from "../redis/store-facts.ts";
 
 /** Commands of the CLI read pages; the gateway's own timeout is for much smaller work. */
 const COMMAND_TIMEOUT_MS = 10_000;

@@ -2,6 +2,7 @@ import { type Command, InvalidArgumentError, Option } from "commander";
 import {
   archivedStatements,
   archivedUsage,
+  copiedUntilMs,
   hasAccount,
   lostUntilMs,
   newestEntryMs,
@@ -151,10 +152,11 @@ function says(source: Source, flags: Flags): void {
 async function readUsage(selection: UsageSelection) {
   const { accountId } = selection;
   if (hasArchive())
-    return withOwnArchive(async (query) => {
+    return withOwnArchive(async (query, nodes) => {
       if (accountId !== undefined) await requireArchived(query, accountId);
       const rows = await archivedUsage(query, selection);
-      return { rows, source: await archiveSource(query, accountId), unread: undefined };
+      const place = accountId === undefined ? undefined : await placeOfAccount(nodes, accountId);
+      return { rows, source: await archiveSource(query, place?.partition), unread: undefined };
     });
   const { retentionMs } = requireConfig().tasks;
   const found = await withRedis(async (nodes) => {
@@ -178,7 +180,7 @@ async function statementOf(
       const { partition } = await placeOfAccount(nodes, accountId);
       const lostMs = await lostUntilMs(query, month, partition);
       const entries_since = lostMs === undefined ? undefined : iso(lostMs + 1);
-      return { statement, source: { ...(await archiveSource(query, accountId)), entries_since } };
+      return { statement, source: { ...(await archiveSource(query, partition)), entries_since } };
     });
   const { statement, sinceMs } = await withRedis((nodes) =>
     readStatement(nodes, accountId, month, undefined, Number.POSITIVE_INFINITY),
@@ -186,8 +188,9 @@ async function statementOf(
   return { statement, source: { from: "redis", entries_since: iso(sinceMs) } };
 }
 
-async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {
-  return { from: "archive", archived_until: iso(await newestEntryMs(query, accountId)) };
+async function archiveSource(query: ArchiveQuery, partition: number | undefined): Promise<Source> {
+  const untilMs = partition === undefined ? newestEntryMs(query) : copiedUntilMs(query, partition);
+  return { from: "archive", archived_until: iso(await untilMs) };
 }
 
 /** @throws OperatorError for an account that the archive does not know */

@@ -22,7 +22,6 @@ const TARGET = {
 };
 const EVENTS = `what it is told of, with commas: ${WEBHOOK_EVENT_TYPES.join(", ")}`;
 
-/** An endpoint with its secret. */
 const withSecret = (answer: () => object) => {
   const json = flat(answer());
   return {

@@ -14,7 +14,6 @@ import { authHeaderRule } from "./setting-rules.ts";
 
 interface AdapterModule {
   readonly adapter: Adapter;
-  /** Its export `answers`. */
   readonly answers: unknown;
   /** Its file and a digest of its content. */
   readonly id: string;

@@ -18,7 +18,6 @@ export interface AdapterChoices {
 
 interface Found {
   problems: BrokenRule[];
-  /** Mistakes in modules, with their lines. */
   inModules: ConfigProblem[];
 }
 

@@ -48,7 +48,6 @@ export interface Loaded {
   readonly contents: Contents;
 }
 
-/** `loaded` is undefined if there are problems. */
 export interface Reading {
   readonly loaded: Loaded | undefined;
   readonly problems: readonly ConfigProblem[];

@@ -127,5 +127,4 @@ export function withoutSlash(url: string): string {
   return url.endsWith("/") ? url.slice(0, -1) : url;
 }
 
-/** Undefined for an address that is left out. */
 export const optionalUrl = (url: string): string | undefined => (url === "" ? undefined : withoutSlash(url));

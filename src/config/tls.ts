@@ -106,7 +106,6 @@ function pemFiles<Setting extends string>(
       return blame(setting, `${why}; a relative path begins at the config file's folder`);
     }
   }
-  /** A certificate and its key; undefined after any problem. */
   function pair(certSetting: Setting, keySetting: Setting): { cert: string; key: string } | undefined {
     const [cert, key] = [pem(certSetting), pem(keySetting)];
     const certificate = cert === undefined ? undefined : certificateIn(cert);

@@ -32,7 +32,6 @@ export function decoded(text: string): string {
   }
 }
 
-/** Says that a text names no endpoint, and which one may be meant. */
 export function noEndpoint(text: string): string {
   const meant = nearest(text, GENERATION_ENDPOINTS);
   const advice =

@@ -10,7 +10,6 @@ export interface GateObserver {
   refused?(reason: GateRefusal): void;
 }
 
-/** Limits how long one may wait. */
 interface WaitLimit {
   begin(expire: () => void): unknown;
   end(ticket: unknown): void;
@@ -62,7 +61,6 @@ export class FairGate {
     return this.#oldestFirst.size > 0 || this.#inFlight >= this.#options.inFlightMax;
   }
 
-  /** Takes a place; false if none is free for this owner. */
   enter(owner: string): boolean {
     if (this.#closed || !this.#hasRoom(owner)) return false;
     this.occupy(owner);

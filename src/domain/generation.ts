@@ -35,7 +35,6 @@ export function priceOf(table: PriceTable, endpoint: GenerationEndpoint, body: P
   return credits;
 }
 
-/** Prices that are in force from a time on. */
 export interface PriceList {
   readonly fromMs: number;
   /** Its file's name without the folder; no two lists have the same, and it has no space. */

@@ -19,7 +19,6 @@ interface LimitDeclaration {
   storedMax: number;
   /** Its letter in the scripts. Money is never in shadow mode: a hold is a hold. */
   shadow?: string;
-  /** The error of a request that it refuses. */
   refusal: ErrorName;
   /** The name of what is used, and where that is counted: a UTC period takes two fields of the record. */
   used: string;

@@ -11,7 +11,6 @@ export function momentMs(text: string): number | undefined {
 
 export const DAY_MS = 86_400_000;
 
-/** The UTC day, such as 2026-10-31. */
 export const dayText = (atMs: number): string => new Date(atMs).toISOString().slice(0, DAY_CHARS);
 
 /** A UTC day as it is written; `isDay` also asks whether the calendar has it. */
@@ -51,7 +50,6 @@ export function timeProblem(text: string): string | undefined {
 
 const MONTH = /^\d{4}-(0[1-9]|1[0-2])$/;
 
-/** A UTC month such as 2026-10. */
 export const isMonth = (text: string): boolean => MONTH.test(text);
 
 /** Months since January 1970; lua/include/clock.lua has the same. */

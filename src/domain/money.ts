@@ -8,7 +8,6 @@ export interface Money {
   currency: string;
 }
 
-/** @returns what is wrong, in words */
 export function readMoney(amount: string, currency: string): Money | { problem: string } {
   if (!CODES.has(currency))
     return { problem: `${JSON.stringify(currency)} is no currency of ISO 4217, such as USD` };

@@ -23,7 +23,6 @@ interface Rights {
   expiresAtMs?: number | undefined;
 }
 
-/** The right that `own` lacks; undefined if none. */
 export function exceededRight(own: Rights, wanted: Rights): string | undefined {
   const scope = wanted.scopes.find((one) => !own.scopes.includes(one));
   if (scope !== undefined)

@@ -1,7 +1,6 @@
 import { BlockList, isIP } from "node:net";
 import type { Logger } from "../telemetry/log.ts";
 
-/** The client address of a request, from its peer and its X-Forwarded-For. */
 export type ClientAddress = (peer: string | undefined, forwardedFor: string | undefined) => string;
 
 /** Matches addresses against addresses and CIDR ranges (`server.trust_proxy`). */

@@ -128,7 +128,6 @@ async function settle(
   return refuse("overloaded", again);
 }
 
-/** @returns the body as UTF-8, or why it cannot be read */
 async function readBody(
   gateway: Gateway,
   exchange: Exchange,

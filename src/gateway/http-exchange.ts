@@ -7,7 +7,7 @@ import type { LimitState } from "../domain/limits.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
-import { type Logger, logRequest, logSlow } from "../telemetry/log.ts";
+import { type LoggedRequest, type Logger, logRequest, logSlow } from "../telemetry/log.ts";
 import { madeOnce, type Observations, type Series } from "../telemetry/metrics/factory.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Carried, OpenSpan, RequestTrace, Tracing } from "../telemetry/trace.ts";
@@ -24,41 +24,24 @@ import type { RequestHead } from "./protocol.ts";
 import type { FallbackMemory } from "./unmetered.ts";
 import type { UsageAnswer, UsageQuestion } from "./usage.ts";
 
-export interface Exchange {
+export interface Exchange extends LoggedRequest {
   readonly req: IncomingMessage;
   readonly res: ServerResponse;
   /** The gateway's own id: names the request in the store, in the ledger, in the log and for the upstream. */
   readonly requestId: string;
-  /** The id in the response: the client's own X-Request-Id if it is well-formed, else `requestId`. Decision 0012. */
-  shownId: string;
   trace: RequestTrace | undefined;
   /** `performance.now()` when the headers were complete. */
   readonly startedMs: number;
-  /** Route template for logs and metrics; a closed set. */
-  route: string;
   /** The values of the rate-limit headers; zeros until a script has answered. */
   state: LimitState;
   /** Keeps the key's rate-limit state for later responses; set once the key is known. */
   keyUsage: KeyUsage | undefined;
   /** Counts this request among the requests in flight of its key. */
   countedIn: KeyUsage | undefined;
-  keyId: string | undefined;
-  accountId: string | undefined;
-  taskId: string | undefined;
-  /** Price of a generation in credits, charged or not. */
-  price: number | undefined;
-  upstreamMs: number | undefined;
-  /** Limits in shadow mode that would have refused it. */
-  shadow: readonly string[] | undefined;
   bodyMs: number | undefined;
   /** Time spent waiting for the store, ms; measured only if slow requests are logged or traced. */
   storeMs: number | undefined;
-  /** True when the request passed unmetered because the store was unavailable. */
-  degraded: boolean | undefined;
-  /** True when the client went away before its response could be written. */
-  clientGone: boolean | undefined;
   responseBytes: number | undefined;
-  /** The client asked for `100 Continue` and waits for it. */
   expectsContinue: boolean;
   /** The rest of the body is not read, not even to discard it: the connection ends with the response. */
   leavesBody: boolean | undefined;
@@ -248,7 +231,6 @@ export class UpstreamStep {
     this.#span = trace?.spans?.upstream(METHODS[kind], route);
   }
 
-  /** The trace context that is sent to the upstream. */
   get carried(): Carried | undefined {
     return this.#span ?? this.#context.exchange.trace;
   }

@@ -7,7 +7,6 @@ import type { TlsMaterial } from "../config/tls.ts";
 /** Not imported: node:http's `WebSocket` export loads Node's fetch client, 40 ms. Decision 0040. */
 const { createServer } = process.getBuiltinModule("node:http");
 
-/** How long a TLS handshake may take. */
 const HANDSHAKE_TIMEOUT_MS = 10_000;
 
 /** A node:http server, with TLS 1.2 and up if there is a certificate. HTTP/1.1 is the only protocol. */

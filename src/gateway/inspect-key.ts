@@ -2,6 +2,8 @@ import { API_PREFIX, GENERATION_ENDPOINTS } from "../domain/endpoints.ts";
 import { type HandlerResult, success } from "../domain/envelope.ts";
 import { type Refusal, refuse } from "../domain/errors.ts";
 import type { BarredStatus } from "../records/records.ts";
+import type { CreditAccount } from "../scripts/accounts.ts";
+import type { Inspection } from "../scripts/tasks.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
 import { limitUtilityRequests, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
 import { passUnmetered } from "./unmetered.ts";
@@ -11,14 +13,18 @@ import { passUnmetered } from "./unmetered.ts";
 export async function inspectKey(context: RequestContext): Promise<Refusal | undefined> {
   const { gateway, config, exchange, key } = context;
   const inspection = await storeStep(context, "INSPECT", gateway.store.inspect(key, config.tiers));
-  exchange.state = inspection.state;
-  if (inspection.outcome === "unknown_key") return evictInvalidKey(context);
-  rememberGoodKey(context, inspection, inspection.status);
-  const restricted = refuseRestricted(context, inspection.restrictions);
-  if (restricted) return restricted;
-  const { status } = inspection;
-  const isBarred = status === "closed" || (status === "suspended" && ACTIVE_ONLY.has(exchange.route));
-  return isBarred ? refuseBarred(status) : undefined;
+  const refused = refuseKey(context, inspection);
+  const isSuspended = inspection.outcome !== "unknown_key" && inspection.status === "suspended";
+  return refused ?? (isSuspended && ACTIVE_ONLY.has(exchange.route) ? refuseBarred("suspended") : undefined);
+}
+
+/** Keeps what a script says of the key. @returns the 401 of one that is invalid or not allowed from here, or the 403 of a closed account */
+export function refuseKey(context: RequestContext, found: Inspection | CreditAccount): Refusal | undefined {
+  context.exchange.state = found.state;
+  if (found.outcome === "unknown_key") return evictInvalidKey(context);
+  rememberGoodKey(context, found, found.status);
+  const closed = found.status === "closed" ? refuseBarred(found.status) : undefined;
+  return refuseRestricted(context, found.restrictions) ?? closed;
 }
 
 /** Routes that an account must be active for; a suspended one may use all others. */
@@ -66,14 +72,10 @@ export async function denyInMaintenance(context: RequestContext): Promise<Refusa
 
 /** GET /credits: the account, and the limits that are enforced for this key. */
 export async function credits(context: RequestContext): Promise<HandlerResult> {
-  const { gateway, config, exchange, key } = context;
+  const { gateway, config, key } = context;
   const account = await storeStep(context, "CREDITS", gateway.store.credits(key, config.tiers));
-  exchange.state = account.state;
-  if (account.outcome === "unknown_key") return evictInvalidKey(context);
-  rememberGoodKey(context, account, account.status);
-  const restricted = refuseRestricted(context, account.restrictions);
-  if (restricted) return restricted;
-  if (account.outcome === "account_suspended") return refuseBarred(account.status);
+  const refused = refuseKey(context, account);
+  if (refused || account.outcome !== "known") return refused!;
   return success(
     JSON.stringify({
       balance: account.balance,

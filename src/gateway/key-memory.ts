@@ -13,7 +13,6 @@ const BURST_SECONDS = 2;
 /** One key's polls, credits and uploads may be this share of the requests in flight. */
 const KEY_SHARE = 1 / 4;
 
-/** One key's requests as this process remembers them. */
 export interface KeyUsage {
   /** Tokens left of the rate of utility requests: polls, credits, uploads and refused requests. */
   left: number;

@@ -10,8 +10,8 @@ import { isAnswered, judge, type LastKnown } from "../settlement/task-verdict.ts
 import type { PollOutcome } from "../upstream/poll-request.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";
 import { type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
-import { evictInvalidKey, inspectKey, refuseBarred, refuseCounted } from "./inspect-key.ts";
-import { refuseRestricted, rememberGoodKey, rememberTask } from "./key-memory.ts";
+import { inspectKey, refuseCounted, refuseKey } from "./inspect-key.ts";
+import { rememberTask } from "./key-memory.ts";
 import { isKnownUnmetered, isStoreUnavailable, passUnmetered, showKnownLimits } from "./unmetered.ts";
 import { type FailedPoll, pollRefusal } from "./upstream-refusals.ts";
 
@@ -45,12 +45,8 @@ export class TaskPolls {
     try {
       const inspected = gateway.store.inspectTask(key, taskId, config.tasks.cacheMs, config.tiers);
       const inspection = await storeStep(context, "INSPECT", inspected);
-      exchange.state = inspection.state;
-      if (inspection.outcome === "unknown_key") return evictInvalidKey(context);
-      rememberGoodKey(context, inspection, inspection.status);
-      const restricted = refuseRestricted(context, inspection.restrictions);
-      if (restricted) return restricted;
-      if (inspection.outcome === "account_suspended") return refuseBarred(inspection.status);
+      const refused = refuseKey(context, inspection);
+      if (refused) return refused;
       if (inspection.outcome === "task") task = inspection.task;
     } catch (error) {
       if (!isStoreUnavailable(error)) throw error;

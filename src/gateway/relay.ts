@@ -6,7 +6,6 @@ import { CALLBACKS } from "./callbacks.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import { isStoreUnavailable } from "./unmetered.ts";
 
-/** The bodies and the address of a generation whose callback is relayed. */
 export interface Relayed {
   /** The customer's address, which the gateway calls once the task has ended. */
   callBackUrl: string | undefined;

@@ -100,7 +100,6 @@ export class RequestLifecycle {
     this.#polls.write();
   }
 
-  /** @param overload the limit that is reached, if any */
   async #serve(exchange: Exchange, overload: Overload | undefined): Promise<void> {
     const gateway = this.#gateway;
     let close = gateway.isDraining || overload === "connections";

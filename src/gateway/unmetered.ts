@@ -11,7 +11,6 @@ import { isAllowed } from "./key-memory.ts";
 
 const SEEN_TASKS_MAX = 100_000;
 
-/** Memory for `store.fallback_strategy: allow`. */
 export interface FallbackMemory {
   /** Accounts that the latest script about one of their keys called suspended or closed; when it ran, Unix ms by the store. */
   barredAccounts: Map<string, { status: BarredStatus; atMs: number }>;

@@ -43,7 +43,6 @@ export function createUpstreams({ metrics, log }: { metrics: Metrics; log: Logge
   );
   return {
     upstream,
-    /** The upstream that made a task, by the tag that is stored with the task; undefined for a task that was restored. */
     upstreamOf: (tag: string | undefined, config: Config): TaskUpstream =>
       taskUpstreams.of(tag, upstream(config), config.upstream),
     uploads,
@@ -98,7 +97,6 @@ function observeAdapter(
   };
 }
 
-/** Counts in the metrics what happens at the gate for one kind of request. */
 function observeGate(
   metrics: Pick<Metrics, "upstreamWaiting" | "upstreamWaitSeconds" | "upstreamOverloaded">,
   kind: "generate" | "poll",

@@ -11,7 +11,6 @@ const HOUR_MS = 3_600_000;
 /** Refusals that are kept one by one between two flushes. */
 const LOGGED_MAX = 1000;
 
-/** A request that was refused, and why. */
 interface RefusedRequest {
   keyId: string | undefined;
   accountId: string | undefined;
@@ -22,7 +21,6 @@ interface RefusedRequest {
 /** Counts refusals in memory and adds them to the store every few seconds, so that a refusal writes nothing. */
 export function createRefusalCounts(options: {
   add(counts: HourlyRefusals[]): Promise<void>;
-  /** Adds single refusals to what is kept of their keys. */
   addSingle(refusals: Refusal[]): Promise<void>;
   nowMs(): number;
   usable(): boolean;

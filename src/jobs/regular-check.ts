@@ -44,7 +44,6 @@ export function createLedgerCheck(options: CheckOptions) {
     if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
     const result = await options.verify(signal).catch(async (error: unknown) => {
       if (!signal.aborted) metrics.ledgerCheckFailures.inc();
-      // Shortens the turn that is running.
       await options.turn(soonMs(intervalMs)).catch(() => undefined);
       throw error;
     });
@@ -104,7 +103,6 @@ async function checkArchive(
   }
 }
 
-/** @returns how many there are */
 function logViolations(log: Logger, { violations, unlisted = 0 }: Findings, message: string): number {
   for (const violation of violations.slice(0, LOGGED_MAX)) log.error(violation, message);
   return violations.length + unlisted;

@@ -3,10 +3,9 @@ import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { placeOfAccount } from "../redis/store-facts.ts";
+import { placeOfAccount, type RedisNodes } from "../redis/store-facts.ts";
 import {
   createUsageRows,
   dayStartMs,
@@ -37,7 +36,6 @@ interface AccountUsageQuery {
   from?: string | undefined;
   to?: string | undefined;
   by: readonly UsageGroup[];
-  /** Of this key only. */
   keyId?: string | undefined;
   /** Where the page begins: a `next`. */
   after?: string | undefined;
@@ -53,7 +51,6 @@ interface AccountUsage {
   sinceMs: number | undefined;
   /** Like `sinceMs`, for tasks. */
   endedSinceMs: number | undefined;
-  /** Where the next page begins, if there is one. */
   next: string | undefined;
   /** Records of Redis that were read; undefined from the archive. */
   looked?: number;

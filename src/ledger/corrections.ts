@@ -22,9 +22,8 @@ import {
 import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { requestOf } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { correct } from "../scripts/credit-changes.ts";
 
 /** A reference of each charge follows from that of the call. */

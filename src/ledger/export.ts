@@ -9,9 +9,8 @@ import {
 } from "../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { type PartitionReads, readsOfMost } from "../redis/partition-reads.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 
 const STREAM_SEQUENCE_MAX = "18446744073709551615";
 

@@ -235,7 +235,6 @@ function addReclaim(fold: LedgerFold, entry: LedgerEntry, report: Report): boole
   return true;
 }
 
-/** True for a request of another reading. */
 export const isCharged = ({ charges }: LedgerFold, requestId: string): boolean =>
   !charges.concerns(requestId) || charges.get(requestId) !== undefined;
 

@@ -1,11 +1,10 @@
 import { moneyOfUnits, sumOfMoney } from "../domain/money.ts";
 import type { GrantKind } from "../records/ledger-entries.ts";
 import { META, soldName } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { flatHash, pairsOf } from "../redis/pipelines.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
@@ -13,7 +12,6 @@ import { dayStartMs, monthBounds } from "./usage.ts";
 /** Each may have some 600 fields, a sixth of a millisecond of Redis. */
 const PARTITIONS_AT_ONCE = 4;
 
-/** Grants of one kind, package and currency in a UTC month. */
 export interface Sale {
   kind: GrantKind;
   /** Empty for credits by number; `*` for further packages together. */
@@ -62,7 +60,6 @@ export async function salesOf(
   return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
 }
 
-/** Amounts that customers paid for these sales, by currency. */
 export const amountsPaid = (sales: readonly Sale[]): Record<string, string> =>
   sumOfMoney(
     sales.flatMap(({ amountPaid: amount, currency }) => (amount === undefined ? [] : [{ amount, currency }])),

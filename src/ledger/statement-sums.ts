@@ -34,7 +34,6 @@ export const COLUMNS = {
 
 export type CreditColumn = (typeof COLUMNS)[EntryKind][0];
 
-/** By how much a balance changes. */
 export const changeOf = (credits: Record<CreditColumn, number>): number =>
   Object.values(COLUMNS).reduce((sum, [name, sign]) => sum + sign * credits[name], 0);
 

@@ -1,9 +1,8 @@
 import { dayText } from "../domain/moments.ts";
 import { META, partitionNames } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { monthsOf, unlessAway } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
 import { creditsOf } from "./rolled-statement.ts";

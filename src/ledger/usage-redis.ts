@@ -2,12 +2,18 @@ import type { Redis } from "ioredis";
 import { kindOf } from "../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../records/names.ts";
 import type { RequestRecord } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { membersOf, pairsOf } from "../redis/pipelines.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { exportLedger } from "./export.ts";
-import { createUsageTotals, dayStartMs, runSeconds, type UsageRow, type UsageSelection } from "./usage.ts";
+import {
+  createUsageTotals,
+  dayStartMs,
+  runSeconds,
+  type UsagePlace,
+  type UsageRow,
+  type UsageSelection,
+} from "./usage.ts";
 import { readRequests } from "./verify-run.ts";
 
 const REQUESTS_PAGE = 500;
@@ -59,11 +65,7 @@ async function beginningOf(redis: Redis, partition: number): Promise<number | un
   return Number(id.split("-")[0]) + (first ? 0 : 1);
 }
 
-interface EndedTask {
-  atMs: number;
-  accountId: string;
-  endpoint: string;
-  keyId: string;
+interface EndedTask extends UsagePlace {
   status: "completed" | "failed";
   seconds: number;
 }
@@ -94,7 +96,6 @@ async function* endedTasks(redis: Redis, partition: number): AsyncGenerator<Ende
   }
 }
 
-/** Undefined for a request whose task has not ended. */
 function endedTask(record: RequestRecord): EndedTask | undefined {
   const { status, account_id: accountId = "", endpoint = "", key_id: keyId = "", bound_at: boundAt } = record;
   if (status !== "completed" && status !== "failed") return undefined;

@@ -2,10 +2,9 @@ import { setImmediate as nextTick } from "node:timers/promises";
 import type { Redis } from "ioredis";
 import { partitionNames, totalsName, usageName } from "../records/names.ts";
 import { USAGE_NUMBERS } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { flatHash, many, pairsOf } from "../redis/pipelines.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { numbersOf, type UsageCounts } from "./usage.ts";
 
 // Usage as ROLLUP has counted it: of an account by month, day, endpoint and key, and of all accounts together.

@@ -47,7 +47,7 @@ export function monthBounds(month: string): { first: string; next: string } {
   return { first: `${month}-01`, next: dayText(Date.UTC(year, number, 1)) };
 }
 
-interface UsagePlace {
+export interface UsagePlace {
   atMs: number;
   accountId: string;
   endpoint: string;

@@ -2,10 +2,10 @@ import type { ChainableCommander, Redis } from "ioredis";
 import { isLater } from "../records/ledger-entries.ts";
 import { requestName } from "../records/names.ts";
 import { type RequestRecord, requestOf } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import type { PartitionReads, Unread } from "../redis/partition-reads.ts";
 import { answersOf, many } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 import { ENTRIES_AT_ONCE, entries, type LedgerPart } from "../scripts/ledger.ts";
 import { addEntry, compareRecord, type Findings, type LedgerFold, type Report, resumeAt } from "./fold.ts";
 

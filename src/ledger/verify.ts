@@ -10,10 +10,9 @@ import {
   requestName,
 } from "../records/names.ts";
 import { type RequestRecord, requestOf } from "../records/records.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
 import { listPages, many, pairsOf } from "../redis/pipelines.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import type { LedgerPart } from "../scripts/ledger.ts";
 import { checkAccount, checkCharges } from "./account-check.ts";
 import { partsOf } from "./charges.ts";

@@ -1,7 +1,6 @@
 import { accountNames, keyNames, partitionOf } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import type { AuditRecord } from "./access/audit.ts";
 
 interface Labels {

@@ -1,8 +1,8 @@
 import { type LimitState, type Limits, TIER_LIMITS } from "../domain/limits.ts";
 import { accountNames } from "../records/names.ts";
 import { countersOf } from "../records/packed-fields.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { storeNowMs } from "../redis/server-info.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 
 type TierLimit = (typeof TIER_LIMITS)[number];
 

@@ -1,7 +1,7 @@
 import { badCursor } from "../records/cursors.ts";
 import type { StreamEntry } from "../records/ledger-entries.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
 import { manyByNode } from "../redis/pipelines.ts";
+import type { RedisNodes } from "../redis/store-facts.ts";
 
 /** Over all partitions, by id, then by partition, both descending. */
 export interface StreamPosition {
@@ -15,7 +15,6 @@ export const CLOCK_SLACK_MS = 5 * 60_000;
 interface NewestFirst<Row> {
   nodes: RedisNodes;
   partitions: readonly number[];
-  /** The stream of a partition. */
   nameOf(partition: number): string;
   after: StreamPosition | undefined;
   /** Unix ms: entries outside are not looked at, but for those within five minutes of it. */
@@ -25,7 +24,6 @@ interface NewestFirst<Row> {
   /** Entries of one partition that are read at a time. */
   pageSize: number;
   lookedAtMax: number;
-  /** Undefined for an entry that is not wanted. */
   rowOf(partition: number, entry: StreamEntry): Row | undefined;
 }
 

@@ -89,7 +89,6 @@ export async function startGateway(
   return { url, adminUrl, live, drain: () => (drained ??= drain()) };
 }
 
-/** Parts that both ports work with. */
 interface Parts {
   config: Config;
   live: LiveConfig;

@@ -37,7 +37,6 @@ export interface Checkpoint extends Record<keyof typeof CHECKPOINT_NUMBERS, numb
   tail: TailEntry[];
 }
 
-/** An entry in a checkpoint, with what customers see of it. */
 export type TailEntry = Pick<
   LedgerEntry,
   "streamId" | "atMs" | "type" | "amount" | "balanceAfter" | "endpoint" | "reason" | "taskId" | "kind"
@@ -120,7 +119,6 @@ export const readCheckpoint = async (
 ): Promise<Checkpoint | undefined> =>
   checkpointOf((await redis.get(accountNames(partition, accountId).checkpoint)) ?? "");
 
-/** Where a partition's ledger begins. */
 export interface Cut {
   /** Id of the last entry that has left it; `LEDGER_START` if none has. */
   lastEntry: string;

@@ -5,14 +5,12 @@ const DIGEST_BYTES = 9;
 /** Of a cursor, at most. The longest is that of a list of tasks, with the refunds whose charge is still to come. */
 export const CURSOR_CHARS_MAX = 6000;
 
-/** A page of a list that is asked for. */
 export interface PageQuery {
   /** Where an earlier page ended; undefined for the first page. */
   cursor?: string | undefined;
   limit: number;
 }
 
-/** Unix ms. */
 export interface Period {
   fromMs?: number | undefined;
   /** Exclusive. */

@@ -44,7 +44,6 @@ export function readDelivery(text: string): StoredDelivery {
 export const CALLBACKS_OF = "callback@";
 export const callbacksOf = (accountId: string): string => CALLBACKS_OF + accountId;
 
-/** The queue of such a delivery, and its address. */
 export function readAddress(text: string | null | undefined): { queueId: string; url: string } | undefined {
   const [queueId, url] = (text ?? "").split(" ");
   return queueId && url ? { queueId, url } : undefined;

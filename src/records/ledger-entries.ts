@@ -173,7 +173,6 @@ export function transactionOf(entry: LedgerEntry): Transaction {
 /** The public id of a ledger entry: its partition makes it unique over all ledgers. */
 export const transactionId = ({ partition, streamId }: LedgerEntry): string => `txn_${partition}_${streamId}`;
 
-/** Where an entry is. */
 export type PlaceOfEntry = Pick<LedgerEntry, "partition" | "streamId">;
 
 // PostgreSQL takes no more than 2^63 - 1 in either half of a stream's id.
@@ -214,7 +213,6 @@ const sequenceOf = (id: string): number => Number(id.slice(id.indexOf("-") + 1))
 export const compareIds = (one: string, other: string): number =>
   msOf(one) - msOf(other) || sequenceOf(one) - sequenceOf(other);
 
-/** True if an entry comes after another of the same ledger. */
 export const isLater = (id: string, other: string): boolean => compareIds(id, other) > 0;
 
 /** Optional details of a ledger entry. Amounts of money are decimals such as 9.90, never floating-point numbers. */

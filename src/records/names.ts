@@ -1,4 +1,4 @@
-import { createHash, hash } from "node:crypto";
+import { createHash, hash, randomBytes } from "node:crypto";
 
 /** Where one API key lives in the store: immutable, so it may be cached for the life of the process. */
 export interface KeyRef {
@@ -20,7 +20,6 @@ interface KeyNames {
   readonly ledger: string;
 }
 
-/** Of a store, at most. */
 export const PARTITIONS_MAX = 1024;
 
 /** `tg:meta`: what is fixed at the first start (hash). */
@@ -32,7 +31,6 @@ export const indexName = (digest: string): string => `tg:index:${digest}`;
 /** Hash tag of a partition: all names that carry it share one Redis Cluster slot. */
 const tag = (partition: number): string => TAGS[partition] ?? newTag(partition);
 const newTag = (partition: number): string => `tg:{p${String(partition).padStart(2, "0")}}`;
-/** Of the partitions that stores usually have. */
 const TAGS = Array.from({ length: PARTITIONS_MAX }, (_, partition) => newTag(partition));
 
 /** The mark of a frozen partition, which lua/include/frozen.lua looks for (string: since when, Unix ms). */
@@ -116,7 +114,6 @@ export const tokenNames = (tokenId: string) => ({
   family: `${tag(0)}:token-family:${tokenId}`,
 });
 
-/** Names of a partition that a store with an archive has. */
 export const archiveNames = (partition: number) => ({
   /** Position of the archive in the partition (hash). */
   archive: `${tag(partition)}:archive`,
@@ -132,7 +129,6 @@ export const spentName = (partition: number, day: string): string => `${tag(part
 /** Refusals of a partition's keys on a UTC day, as 2030-01-31 (hash). */
 export const refusalsName = (partition: number, day: string): string => `${tag(partition)}:refusals:${day}`;
 
-/** The latest refusals of keys of a partition. */
 export const refusalLogNames = (partition: number, keyId: string) => ({
   /** Refusals of a key, the latest first (list). */
   log: `${tag(partition)}:refusal-log:${keyId}`,
@@ -150,7 +146,6 @@ export const totalsName = (partition: number, month: string): string => `${tag(p
 /** Grants of a UTC month (hash). */
 export const soldName = (partition: number, month: string): string => `${tag(partition)}:sold:${month}`;
 
-/** The two lists of open requests of a partition. */
 export const listsOfOpenRequests = (partition: number) =>
   DUE_LISTS.map((list) => ({
     list,
@@ -185,7 +180,6 @@ export const accountNames = (partition: number, accountId: string) => ({
   checkpoint: `${tag(partition)}:checkpoint:${accountId}`,
 });
 
-/** Names of a partition in which accounts have webhook endpoints. */
 export const webhookNames = (partition: number) => ({
   /** Endpoints by when they have a first try to make (sorted set). */
   first: `${tag(partition)}:webhooks-first`,
@@ -230,7 +224,6 @@ export const keyNames = (partition: number, keyId: string) => ({
   slots: `${tag(partition)}:slots:${keyId}`,
 });
 
-/** The reference of a key of an account that lives in `partition`. */
 export function keyRef(keyId: string, accountId: string, partition: number): KeyRef {
   const { account, checkpoint } = accountNames(partition, accountId);
   const { due, done, ledger } = partitionNames(partition);
@@ -245,7 +238,6 @@ export function keyRef(keyId: string, accountId: string, partition: number): Key
 export const requestName = (partition: number, requestId: string): string =>
   `${tag(partition)}:request:${requestId}`;
 
-/** The key that a probe writes on the primary of this partition. */
 export const probeName = (partition: number, processId: string): string =>
   `${tag(partition)}:probe:${processId}`;
 
@@ -298,4 +290,19 @@ export const dueRange = (list: DueList): [from: string, to: string] =>
 /** Of a score in `due`: the list, and when the request is due (Unix ms). */
 export function dueTime(score: number): { list: DueList; atMs: number } {
   return score < TASKS_FROM ? { list: "holds", atMs: score } : { list: "polls", atMs: score - TASKS_FROM };
+}
+
+/** @param prefix such as `key`, in front of an underscore */
+export const randomId = (prefix: string): string => `${prefix}_${randomBytes(12).toString("base64url")}`;
+
+/** Random ids are made so often until one fits. */
+const TRIES_MAX = 200;
+
+/** The first id that fits; any other if none does. */
+export function firstThat(make: () => string, fits: (id: string) => boolean): string {
+  for (let tries = 0; tries < TRIES_MAX; tries++) {
+    const id = make();
+    if (fits(id)) return id;
+  }
+  return make();
 }

@@ -68,6 +68,10 @@ export function inCommandWords(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
+/** @param what such as `key key_4x7` */
+export const changedMeanwhile = (what: string): OperatorError =>
+  new OperatorError(`${what} was changed meanwhile; read it again, then change it`, "stale");
+
 export const noAccount = (accountId: string): OperatorError =>
   new OperatorError(`there is no account ${accountId}`, "not_found");
 

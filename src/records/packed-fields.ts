@@ -79,5 +79,4 @@ export function moneyText(record: AccountRecord): string {
   return words.join(" ");
 }
 
-/** An account with what its money says beside its fields. */
 export const accountOf = (fields: AccountFields): AccountRecord => ({ ...fields, ...moneyOf(fields.money) });

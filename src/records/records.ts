@@ -274,7 +274,6 @@ export interface Sighting {
 interface TaskRecord {
   requestId: string;
   accountId: string;
-  /** The latest observation, if there is one. */
   seen: Sighting | undefined;
   /** The task as customers see it, JSON; empty before the first observation. */
   data: string;
@@ -315,7 +314,6 @@ export function requestOf(text: string | null | undefined): RequestRecord {
 const fieldText = ([name, value]: [string, string]): string =>
   `${name}=${ENCODED.has(name) ? encoded(value) : value}`;
 
-/** The text of a request. */
 export function requestText(record: RequestRecord): string {
   const parts = PARTS.map((part) => record[part] ?? "");
   const fields = Object.entries(record).filter(([name]) => !(name in REQUEST_PARTS));

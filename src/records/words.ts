@@ -34,13 +34,11 @@ function wordPlaces(text: string, whose: string, wordsMax = WORDS_MAX): string[]
 export const placesOfKey = (accountId: string, keyId: string, label: string | undefined): string[] =>
   label === undefined ? [] : wordPlaces(label, `${accountId}@${keyId}`);
 
-/** A reference `key:<id>` is of the credits that came with a key, which is found by its id. */
 export const placesOfReference = (accountId: string, reference: string): string[] =>
   reference.startsWith("key:")
     ? []
     : wordPlaces(reference, `${accountId}=${reference}`, WORDS_OF_REFERENCE_MAX);
 
-/** Texts and numbers of metadata by their names. */
 export const searchedMetadata = (metadata: Readonly<Record<string, unknown>>): [string, string][] =>
   Object.entries(metadata).flatMap(([name, value]) => {
     const text = typeof value === "boolean" ? undefined : metadataText(value);
@@ -56,7 +54,6 @@ export const placesOfAccount = (
     .flatMap((text) => wordPlaces(text, accountId))
     .slice(0, WORDS_OF_ACCOUNT_MAX);
 
-/** Whose a place is. */
 export interface Placed {
   accountId: string;
   keyId?: string;

@@ -218,7 +218,6 @@ function createCallErrors(options: CallOptions) {
 /** More items wait for the next call, so that no call blocks Redis for long. */
 const ITEMS_MAX = 32;
 
-/** Retries a failed call, or throws its error. */
 export type Recover = <Call, Result>(
   script: Script<Call, Result>,
   call: Call,

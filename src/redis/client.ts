@@ -9,7 +9,6 @@ import { type Deadline, type Deadlines, TIMED_OUT } from "./deadlines.ts";
 import { isUnreachable } from "./reasons.ts";
 import { jittered } from "./repeated-work.ts";
 
-/** Where Redis is, and what its certificate is checked with. */
 export interface RedisEndpoint {
   redisUrl: string;
   /** The server, where the address is that of Sentinels or of a cluster. User, password, database and TLS are the address's. */

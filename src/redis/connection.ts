@@ -6,11 +6,12 @@ import type { Metrics } from "../telemetry/metrics.ts";
 import type { RedisEndpoint } from "./client.ts";
 import type { ConfirmationRule } from "./confirmation.ts";
 import type { Deadlines } from "./deadlines.ts";
-import { oneNode, type RedisNodes } from "./nodes.ts";
 import { createPrimary, type Primary, type StoreHooks } from "./primary.ts";
 import { onceMoved } from "./script-errors.ts";
 import {
   type FoundStore,
+  oneNode,
+  type RedisNodes,
   readFacts,
   requireDurable,
   type StoreFacts,
@@ -39,7 +40,6 @@ export interface ConnectionOptions extends RedisEndpoint {
   commandTimeoutMs: number;
   /** Used at the very first start of a store; later the store's own number counts. */
   partitions: number;
-  /** `store.allow_no_persistence`. */
   allowNoPersistence?: boolean | undefined;
   /** A clock for the scripts instead of the store's, Unix ms; for tests. */
   nowMs?: (() => number) | undefined;
@@ -51,7 +51,6 @@ export interface ConnectionOptions extends RedisEndpoint {
   metrics: Metrics;
 }
 
-/** Work that has to be done before the store is used. */
 interface DurabilityHooks {
   /** @throws StoreError for an empty store, or one of another id, in place of another that is known */
   requireMeant(found: FoundStore): void;
@@ -221,7 +220,6 @@ class MapInForce {
     for (const { breaker } of this.inUse.map.all) breaker.trip(why);
   }
 
-  /** Asks the servers of the store where its primaries are now. */
   readonly findPrimaries = (): void => this.#follower?.ask();
 
   readonly epochOf = ({ name }: Primary): number | undefined =>

@@ -3,7 +3,7 @@ import { hostText, parseRedisAddress } from "../domain/redis-address.ts";
 import { partitionNames } from "../records/names.ts";
 import { clientOf, connectOnce, connectTimeoutMs, type RedisEndpoint, SILENT } from "./client.ts";
 import { Deadlines } from "./deadlines.ts";
-import { oneNode, type RedisNodes } from "./nodes.ts";
+import { oneNode, type RedisNodes } from "./store-facts.ts";
 import { slotOf } from "./topology/cluster-slots.ts";
 import { findPlacement } from "./topology/placement.ts";
 

@@ -1,9 +1,9 @@
 import type { ChainableCommander, Redis } from "ioredis";
 import { OperatorError } from "../records/operator-error.ts";
-import type { RedisNodes } from "./nodes.ts";
 import { many } from "./pipelines.ts";
 import { isStoreError, storeReason } from "./reasons.ts";
 import { storeFault } from "./script-errors.ts";
+import type { RedisNodes } from "./store-facts.ts";
 
 /** Partitions that could not be read because their servers are away. What they hold is not known, neither right nor wrong. */
 export interface Unread {

@@ -25,7 +25,6 @@ import { wordsOfNamed } from "./topology/placement.ts";
 
 const CHECK_EVERY_MS = 15_000;
 
-/** The hooks by which a primary reaches its store. */
 export interface StoreHooks {
   partitionOn(primary: Primary): number;
   /** @throws Error if this primary's server cannot be used; `redis` is any connection to it */
@@ -154,7 +153,6 @@ function useAgain(primary: Primary, store: StoreHooks): void {
   else primary.breaker.trip(unfinished);
 }
 
-/** On a connection of its own. */
 function probeApart(
   primary: Primary,
   options: PrimaryOptions,
@@ -280,7 +278,6 @@ interface BreakerOptions {
   opened(): void;
   /** @param wasAway false if the first probe of this process succeeded at once */
   closed(wasAway: boolean): void;
-  /** Says in the log why a probe has failed. */
   words(error: unknown): string;
   log: Logger;
 }

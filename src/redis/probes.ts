@@ -41,7 +41,6 @@ export function createProbe(options: {
   };
 }
 
-/** The latest error of a client since it was last connected. */
 function connectionErrorOf(redis: Redis): () => Error {
   const notConnected = (): Error => new Error("not connected");
   let latest = notConnected();

@@ -3,7 +3,6 @@ import { turn } from "../scripts/gateways.ts";
 import type { Run } from "../scripts/script-definition.ts";
 
 const TICK_MS = 1000;
-/** By how much a delay may end early. */
 const earlyMs = (delayMs: number): number => (delayMs < TICK_MS ? 0 : TICK_MS / 2);
 
 interface Tick {

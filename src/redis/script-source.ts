@@ -62,7 +62,6 @@ export function createScriptReader(folder: string): ScriptReader {
   };
 }
 
-/** Of the scripts that this process came with. */
 export const readScript = createScriptReader(FOLDER);
 
 const OPTIONAL = /\?$/;

@@ -21,7 +21,6 @@ export const replicasOnline = (info: ServerInfo): number =>
 export const isPersistent = (info: ServerInfo): boolean =>
   info.get("aof_enabled") === "1" && info.get("aof_last_write_status") !== "err";
 
-/** One run of a server as a primary. */
 export interface PrimaryRun {
   run: string;
   replid: string;

@@ -129,7 +129,6 @@ export const credits: Script<CreditsCall, CreditAccount> = {
   },
 };
 
-/** An entry of the ledger, or those that a checkpoint has. */
 function entriesOf(found: StreamEntry | string, { partition, accountId }: KeyRef): LedgerEntry[] {
   if (typeof found !== "string") return [ledgerEntry(partition, found)];
   const tail = checkpointOf(found)?.tail ?? [];

@@ -8,13 +8,11 @@ export interface ArchivedCall {
   generation: string;
   /** Id of the newest ledger entry that it has; undefined for none. */
   newest: string | undefined;
-  /** Number of the newest batch that it has. */
   batch: number;
   /** The previous values of these two. */
   noted: { newest: string | undefined; batch: number };
   /** The score in `done` up to which requests were looked at. */
   lookedUntil: number;
-  /** Ended requests, each with the state that was copied. */
   requests: readonly { requestId: string; state: string }[];
   /** Accounts and keys, each with the number of changes that was read before it was copied. */
   changed: readonly { what: string; changes: string }[];

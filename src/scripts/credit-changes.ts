@@ -15,7 +15,6 @@ interface CreditChange {
   actor: Actor;
 }
 
-/** With the reason that the operator gives. */
 interface OperatorsChange extends CreditChange {
   reason: string;
 }

@@ -8,7 +8,6 @@ import type { Script } from "./script-definition.ts";
 
 interface TurnCall {
   name: string;
-  /** Who takes it, or goes on with it. */
   holder: string;
   turnMs: number;
 }

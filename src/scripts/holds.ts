@@ -51,7 +51,6 @@ export function limitsInForce(state: LimitState, values: Reply): { limits: Limit
   return { limits, rest };
 }
 
-/** Of a key that ends or has a cap of credits a month. */
 export interface KeyTerms {
   /** Unix ms; `Infinity` for a key that does not end. */
   expiresAtMs: number;
@@ -104,7 +103,6 @@ const numberOr = (otherwise: number, text: string | undefined): number =>
 
 // A generation's hold: made, bound to its task, given back, or open as to its outcome.
 
-/** One generation from admission to its end. */
 export interface Generation {
   requestId: string;
   key: KeyRef;
@@ -287,11 +285,9 @@ const TOMBSTONE_MS = 3_600_000;
 export interface VoidCall {
   key: KeyRef;
   requestId: string;
-  /** Of the request's Idempotency-Key, if it has one. */
   idempotencyDigest?: string | undefined;
   /** `refused`: the upstream refused. `unsent`: nothing went upstream, so its window entry goes, too. `due`, `released`: settlement/holds.ts. */
   reason: "refused" | "due" | "unsent" | "released";
-  /** The operator who releases it. */
   actor?: Actor;
   /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
   tiers?: Tiers;

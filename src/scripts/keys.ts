@@ -128,7 +128,6 @@ export const expiring: Script<{ partition: number; most: number }, { taken: numb
   read: ([, taken]) => ({ taken: Number(taken) }),
 };
 
-/** Slots that are added in one call. */
 const SLOTS_AT_ONCE = 200;
 
 interface GatherCall {

@@ -28,7 +28,6 @@ export interface LedgerPart {
   before: Map<string, Checkpoint>;
 }
 
-/** The part of a ledger in the replies of ENTRIES and SNAPSHOT. */
 export function ledgerPart(
   partition: number,
   entries: readonly StreamEntry[],
@@ -190,7 +189,6 @@ export interface TrimCall {
   partition: number;
   /** The newest entry that the archive has. It stays, and all older ones may leave. */
   archivedTo: ArchivedEntry;
-  /** Younger entries stay. */
   keepMs: number;
   /** At most so many entries leave, and as many references. */
   most: number;

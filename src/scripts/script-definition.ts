@@ -31,7 +31,6 @@ export interface Item {
   readonly args: readonly Argument[];
 }
 
-/** Runs a script. */
 export type Run = <Call, Result>(script: Script<Call, Result>, call: Call) => Promise<Result>;
 
 /** An error of one item of a call, as lua/batch.lua reports it; any other error is about the whole call. */

@@ -9,7 +9,6 @@ import type { Script } from "./script-definition.ts";
 /** Keys, stamps of their windows and open requests in a slice: about a millisecond of Redis. */
 export const ELEMENTS_AT_ONCE = 100;
 
-/** Where a slice of an account begins. */
 export interface SlicePlace {
   /** Of its first key among those of the account. */
   rank: number;
@@ -32,13 +31,11 @@ export interface AccountSnapshot {
   account: AccountRecord;
   /** How many references have credited it. */
   references: number;
-  /** Credits of its grants that were reversed. */
   reversed: number;
   /** Undefined if all its entries are in the ledger. */
   checkpoint: Checkpoint | undefined;
   /** How many slots it has of its own, if it has limits over all its keys. */
   slots: number;
-  /** Undefined if this is the last slice. */
   next: SlicePlace | undefined;
   keys: KeyPart[];
 }
@@ -60,7 +57,6 @@ export interface KeyPart {
 
 export interface SlotRequest {
   id: string;
-  /** True if a hold is due as one. */
   isDue: boolean;
   /** True if it has a slot of its account, too. */
   isShared: boolean;

@@ -50,7 +50,6 @@ export interface KnownTask {
 export type Inspection = KeyState &
   (
     | { outcome: "unknown_key" }
-    /** The account is closed. */
     | { outcome: "account_suspended"; status: "closed" }
     | { outcome: "known" | "not_found"; status: AccountStatus }
     | { outcome: "task"; status: AccountStatus; task: KnownTask }
@@ -95,7 +94,6 @@ export const inspect: Script<InspectCall, Inspection> = {
 const GONE_COUNT = 3;
 const GONE_MS = 60_000;
 
-/** Which task an observation is about. */
 export type ObservedTask = Pick<KnownTask, "taskId" | "requestId" | "creatorKeyId">;
 
 interface ObserveCall {
@@ -108,7 +106,6 @@ interface ObserveCall {
   refundFailed: boolean;
   /** When the sweeper may poll again, ms from now. */
   pollMs: number;
-  /** The operator who releases it. */
   actor?: Actor;
   /** The key whose numbers are answered; without one they are zeros. */
   poller?: { key: KeyRef; tiers: Tiers };
@@ -154,7 +151,6 @@ export interface ReclaimCall {
   partition: number;
   accountId: string;
   task: ObservedTask;
-  /** The completed task, JSON. */
   data: string;
 }
 
@@ -254,7 +250,6 @@ type Row = [
   upstream: string,
 ];
 
-/** Undefined when it is not open. */
 function openRequest(row: Row, partition: number, leasedAtMs: number): OpenRequest | undefined {
   const [requestId, state, accountId, creatorKeyId, taskId, boundAtMs, digest, maxAgeMs, upstream] = row;
   if (state !== "held" && state !== "bound") return undefined;

@@ -51,7 +51,6 @@ export const token: Script<TokenCall, TokenReply> = {
 
 interface RevokeTokenCall {
   tokenId: string;
-  /** The first token of its family. */
   root: string;
   actor: Actor;
 }

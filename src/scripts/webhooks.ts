@@ -110,7 +110,6 @@ export interface LeasedDelivery {
   lane: Lane;
   /** Its number, which goes with the result. */
   lease: number;
-  /** Tries of its schedule that have failed. */
   tries: number;
   /** When it was due, Unix ms as stored. It goes with the result, too. */
   dueAt: string;

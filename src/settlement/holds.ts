@@ -179,7 +179,6 @@ function createAdmission(connection: HoldConnection, voidUnsent: (generation: Ge
   }
 
   return {
-    /** Counts a decision that was made without a call to the store. */
     countAdmission,
     /** Decides whether a generation may run, and holds what it costs. One script call. */
     async admit(generation: Generation, tiers: Tiers): Promise<Admission> {

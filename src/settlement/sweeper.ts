@@ -38,7 +38,6 @@ export interface SweepSettings {
 interface SweeperOptions {
   store: Store;
   sweeps: Sweeps;
-  /** The upstream that made a task, by the tag that is stored with it. */
   upstreamOf(tag: string | undefined): TaskUpstream;
   metrics: Metrics;
   log: Logger;
@@ -70,7 +69,6 @@ export class Sweeper {
     });
   }
 
-  /** Starts, or starts again with a changed interval. */
   start(): void {
     const { log, settings } = this.#options;
     this.#cancel();

@@ -19,7 +19,6 @@ const HEAD_BYTES = 256;
 /** Lines of unmetered tasks have it; others are not parsed. */
 const MARK = '"price":0,';
 
-/** Whose a task is, and the tag of the upstream that made it. */
 interface UnmeteredTask {
   accountId: string;
   upstream: string | undefined;
@@ -103,7 +102,6 @@ export function createUnmeteredElsewhere(folder: string, storeId: () => string |
   }
 
   return {
-    /** The task of this id, if another process has it in its journal. */
     async find(taskId: string): Promise<UnmeteredTask | undefined> {
       if (!tasks.has(taskId)) await lookFromNow();
       return tasks.get(taskId);

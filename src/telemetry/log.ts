@@ -62,13 +62,13 @@ export function standardOutput({ shared }: { shared: boolean }): DestinationStre
   return writer;
 }
 
-/** A request, as the gateway's exchange has it. */
 export interface LoggedRequest {
   req: { method?: string | undefined };
   requestId: string;
-  /** The client's own X-Request-Id if it sent a valid one, else `requestId`. */
+  /** The id in the response: the client's own X-Request-Id if it is well-formed, else `requestId`. Decision 0012. */
   shownId: string;
   trace: { traceId: string } | undefined;
+  /** Route template for logs and metrics; a closed set. */
   route: string;
   keyId: string | undefined;
   accountId: string | undefined;
@@ -76,8 +76,11 @@ export interface LoggedRequest {
   /** Credits, of generations that were priced. */
   price: number | undefined;
   upstreamMs: number | undefined;
+  /** True when the request passed unmetered because the store was unavailable. */
   degraded: boolean | undefined;
+  /** Limits in shadow mode that would have refused it. */
   shadow: readonly string[] | undefined;
+  /** True when the client went away before its response could be written. */
   clientGone: boolean | undefined;
 }
 

@@ -202,7 +202,6 @@ interface BoundedOptions {
   /** Sends spans; calls back once for each batch, whether it was sent or not. */
   exporter: SpanExporter;
   queue: number;
-  /** Makes the processor that collects spans into batches for this exporter. */
   batch(exporter: SpanExporter): SpanProcessor;
   dropped(reason: DropReason, spans: number): void;
   log: Logger;

@@ -86,7 +86,6 @@ export function createJsonClient(options: JsonClientOptions) {
       keepAliveMaxTimeout: 60_000,
     });
   let pool = open();
-  /** Pools that end with their last request. */
   const closing = new Set<Pool>();
   const ownHeaders = gatewayHeaders(options, options.auth);
   const shared = {

@@ -46,7 +46,6 @@ export interface Upstream {
   readonly tag: string;
   /** Stored with a task that the endpoint made. */
   tagOf(endpoint: string): string;
-  /** The request for a generation; nothing is sent yet. */
   create(generation: Generation): CheckedRequest | Unsupported | AdapterFault;
   /** @param body exactly what was priced @param headers flat name, value pairs of the adapter's */
   generate(

@@ -13,7 +13,6 @@ const messageBody = ({ type, atMs, data }: StoredEvent): string =>
 /** Signers that are remembered: each message of an endpoint needs the same one. */
 const SIGNERS_MAX = 1_000;
 
-/** Makes the messages of deliveries. */
 export function createMessages(box: Pick<SecretBox, "unseal">) {
   const signers = new Map<string, Webhook>();
 
@@ -50,7 +49,6 @@ export function createMessages(box: Pick<SecretBox, "unseal">) {
 
 const SECRET_BYTES = 32;
 
-/** `whsec_` and 32 random bytes in base64. */
 export const newSecret = (): string => `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
 
 interface SignedMessage {

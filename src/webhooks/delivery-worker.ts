@@ -55,7 +55,6 @@ interface WorkerOptions {
   log: Logger;
 }
 
-/** The lease of some deliveries. */
 interface Lease {
   untilMs: number;
   primary: Primary;
@@ -308,7 +307,6 @@ function fromAnywhere(partitions: ReadonlySet<number>): number[] {
   return [...all.slice(first), ...all.slice(0, first)];
 }
 
-/** The lists of deliveries of a partition. */
 const listsOfDeliveries = (partition: number) =>
   (["first", "retry", "clean"] as const).map((list) => ({
     list,

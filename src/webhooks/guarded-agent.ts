@@ -13,9 +13,7 @@ export interface EgressPolicy extends AddressPolicy {
 
 /** Parts that tests replace. */
 export interface Network {
-  /** All addresses of a name. */
   resolve(name: string): Promise<string[]>;
-  /** Opens a connection to one of the addresses. */
   connect(options: buildConnector.Options, addresses: readonly string[], timeoutMs: number): Promise<Socket>;
   /** Authorities for certificates, PEM; Node's own by default. */
   ca?: string;
@@ -25,7 +23,6 @@ export class AddressRefusedError extends Error {
   override name = "AddressRefusedError";
 }
 
-/** Bounds of connections that are kept for further messages. */
 const KEPT = { keepAliveTimeout: 2_000, keepAliveMaxTimeout: 10_000, clientTtl: 60_000, pipelining: 1 };
 const HEADER_BYTES_MAX = 8_192;
 

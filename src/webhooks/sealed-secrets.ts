@@ -34,7 +34,6 @@ export function openSecretBox({ secretKey, previousSecretKey }: SecretKeys) {
       if (key === undefined) throw new SealedSecretError(`no key at hand opens it: ${keyName(sealed)}`);
       return unsealWith(key, sealed);
     },
-    /** True if it was sealed with the present key; else seal it again. */
     isCurrent: (sealed: string): boolean => sealed.startsWith(current.prefix),
     /** How secrets begin whose key is at hand. */
     prefixes: keys.map(({ prefix }) => prefix),

@@ -3,10 +3,8 @@ import { visibleLines } from "../domain/operator-texts.ts";
 import { checkAddress } from "./address-guard.ts";
 import { AddressRefusedError, type EgressPolicy, guardedAgent, type Network } from "./guarded-agent.ts";
 
-/** One try of a message. */
 export interface Message {
   url: string;
-  /** Headers of the signature. */
   headers: Readonly<Record<string, string>>;
   body: string;
 }
@@ -14,7 +12,6 @@ export interface Message {
 export interface SendResult {
   /** `gone`: the receiver answered 410 and wants no more. */
   outcome: "delivered" | "failed" | "gone";
-  /** HTTP status, if there was an answer. */
   status?: number;
   /** The beginning of the answer, at most 4 KiB. */
   answer?: string;
@@ -85,7 +82,6 @@ export function createSender(settings: () => EgressPolicy, network?: Network): S
   };
 }
 
-/** A message in flight, as undici's handler. */
 class Attempt implements Dispatcher.DispatchHandler {
   readonly #timeoutMs: number;
   readonly #startedMs = performance.now();

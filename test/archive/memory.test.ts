@@ -13,7 +13,7 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, createConnection } from "../../src/redis/connection.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";
 import { createLogger } from "../../src/telemetry/log.ts";

@@ -41,7 +41,7 @@ import {
   REFERENCE_ACCOUNTS_MAX,
   requestName,
 } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";

@@ -20,7 +20,7 @@ import {
 } from "../../src/records/ledger-entries.ts";
 import { accountNames, archiveNames, keyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { type Connection, type ConnectionOptions, createConnection } from "../../src/redis/connection.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";

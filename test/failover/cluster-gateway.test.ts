@@ -3,8 +3,8 @@ import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts
 import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { createConnection } from "../../src/redis/connection.ts";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
 import type { Primary } from "../../src/redis/primary.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import { inspect } from "../../src/scripts/tasks.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";

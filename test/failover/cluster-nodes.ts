@@ -1,4 +1,4 @@
-import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import type { Cluster } from "./cluster.ts";
 import { PARTITIONS, slotOfName, slotOfPartition } from "./slots.ts";
 

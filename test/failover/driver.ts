@@ -1,5 +1,5 @@
 import { Redis } from "ioredis";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import type { RedisBinary } from "../../src/sandbox/redis-server.ts";
 import type { LinkEvent } from "../fault/history.ts";
 import { ROOT } from "../fault/world.ts";

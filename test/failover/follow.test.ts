@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { ready, generate as sendGeneration } from "../support/store-stage.ts";
 import { until } from "../support/until.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { Redis } from "ioredis";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import { evenRanges, slotOfName, slotOfPartition } from "../failover/slots.ts";
 import { startClusterNode } from "../support/cluster-node.ts";
 import { createFleet, type FleetOptions, type RunOptions } from "./fleet.ts";

@@ -6,7 +6,7 @@ import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import type { Customer } from "./client.ts";
 import {
   type GatewayProcess,

@@ -2,8 +2,8 @@ import type { Redis } from "ioredis";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { accountNames, keyRef, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { moneyOf } from "../../src/records/packed-fields.ts";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
 import { many, manyByNode } from "../../src/redis/pipelines.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import type { AccountFacts, StoreEntry } from "./history.ts";
 
 const PAGE = 500;

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, taskOf } from "../support/store.ts";
 

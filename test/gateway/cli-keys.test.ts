@@ -10,8 +10,7 @@ import { issueKey, type KeyOptions } from "../../src/operations/keys/issue-key.t
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, digestOf, indexName, keyRef, partitionOf } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere, runProcess } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { findToken } from "../../src/operations/access/tokens.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { givenCliAccount, json, refusal, runHere } from "../support/cli.ts";
 import { openConnection, randomId, type TestConnection, taskOf } from "../support/store.ts";
 

@@ -8,7 +8,7 @@ import { rotateKey } from "../../src/operations/keys/change-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { digestOf, indexName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { runHere } from "../support/cli.ts";
 import { givenKey, givenPair, type Pair } from "../support/store-stage.ts";
 

@@ -8,7 +8,7 @@ import { Redis } from "ioredis";
 import { beforeEach, describe, expect, inject, onTestFinished, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { expectStatus, givenGateway, limitsOf, send, type TestGateway, until } from "../support/gateway.ts";
 import { startGatewayProcess } from "../support/processes.ts";
 import {

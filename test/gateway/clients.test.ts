@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";
 
 // Guarantee: each recipe of docs/clients.md, run as it stands there, is charged once though its first answer is lost, and waits

@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { recharge } from "../../src/scripts/credit-changes.ts";
 import { partitionFor } from "../support/audit.ts";
 import { EXTREME_NUMBERS, NO_AMOUNT, NO_NUMBERS } from "../support/extreme-numbers.ts";

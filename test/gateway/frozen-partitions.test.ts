@@ -9,7 +9,7 @@ import { createOperatorSession } from "../../src/operations/access/operator-sess
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { frozenName, partitionOf } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import type { RunningRedis } from "../../src/sandbox/redis.ts";
 import { runHere } from "../support/cli.ts";
 import { startClusterNode } from "../support/cluster-node.ts";

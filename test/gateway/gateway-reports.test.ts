@@ -5,7 +5,7 @@ import {
   removeReports,
   writeReport,
 } from "../../src/operations/store/gateway-reports.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { openConnection } from "../support/store.ts";
 

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { expectSound, keyRecord, makeDue, partitionFor, readLedger } from "../support/audit.ts";
 import {
   expectStatus,

@@ -4,7 +4,7 @@ import { changeKey, type KeyChanges, rotateKey } from "../../src/operations/keys
 import type { IssuedKey, KeyOptions } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { expectStatus, givenGateway, type Reply, type TestGateway } from "../support/gateway.ts";
 import { sendForm } from "./openapi-stage.ts";
 import { asking, BOAT, expectNobody, PRO_TEXT_TO_VIDEO, TEXT_TO_VIDEO } from "./spec-stage.ts";

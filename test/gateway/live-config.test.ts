@@ -9,7 +9,7 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { requestName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { childEnv } from "../support/child-env.ts";
 import { expectStatus, limitsOf, type Reply, send, until } from "../support/gateway.ts";
 import { type Generator, startGenerator } from "../support/generator.ts";

@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
 import { partitionOf, spentName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import { expectStatus, until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { ADMIN_TOKEN, givenManageStage, type ManageStage } from "./manage-stage.ts";

@@ -13,7 +13,7 @@ import { verifyLedger } from "../../src/ledger/verify.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { accountIn } from "../support/account-money.ts";
 import { send } from "../support/gateway.ts";

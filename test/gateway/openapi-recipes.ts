@@ -1,6 +1,6 @@
 import { setMaintenance } from "../../src/operations/store/maintenance.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { givenGateway, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import { givenRedis } from "../support/store-stage.ts";
 import { type ApiStage, rawHead, sayRaw, sendForm } from "./openapi-stage.ts";

@@ -4,7 +4,7 @@ import { refusalsOf } from "../../src/operations/accounts/refusals.ts";
 import { rotateKey } from "../../src/operations/keys/change-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
 import {
   asking,

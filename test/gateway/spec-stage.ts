@@ -8,7 +8,7 @@ import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { keyRef } from "../../src/records/names.ts";
 import type { AccountStatus } from "../../src/records/records.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { type Reply, type RequestOptions, type TestGateway, until } from "../support/gateway.ts";
 import { readDescription } from "../support/openapi.ts";
 import { setKeyFields } from "../support/stored-records.ts";

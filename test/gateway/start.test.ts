@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, onTestFinished, test } from "vitest";
 import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { EMPTY } from "../../src/sandbox/demo.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/server.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";

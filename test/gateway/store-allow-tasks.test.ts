@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { readLedger } from "../support/audit.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, type Reply, until } from "../support/gateway.ts";

@@ -21,8 +21,8 @@ import {
   termName,
 } from "../../src/records/names.ts";
 import { createConnection, type OpenPrimary } from "../../src/redis/connection.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import type { Primary } from "../../src/redis/primary.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { everythingOn } from "../../src/redis/topology/primary-map.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { createLogger } from "../../src/telemetry/log.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { consumed, expectSound, readLedger } from "../support/audit.ts";
 import { givenGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, ready } from "../support/store-stage.ts";

@@ -7,7 +7,7 @@ import { createOperatorSession } from "../../src/operations/access/operator-sess
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { META, partitionNames, partitionOf } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { accountIn } from "../support/account-money.ts";
 import { runHere } from "../support/cli.ts";
 import { expectStatus, givenGateway, type TestGateway } from "../support/gateway.ts";

@@ -13,7 +13,7 @@ import { readConfig, requireLoaded } from "../../src/config/config.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { startGateway } from "../../src/process/start-gateway.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { selfSignedCertificate } from "../../src/sandbox/generator/server.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { until } from "../support/gateway.ts";

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { accountUsage, moneyNow } from "../../src/ledger/account-usage.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { generate, givenKey, givenRedis, PRICE, ready, type TestRedis } from "../support/store-stage.ts";
 

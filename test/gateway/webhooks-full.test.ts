@@ -1,8 +1,7 @@
 import { expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { webhookNames } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import { type TestGateway, until } from "../support/gateway.ts";
 import {
   finishTask,

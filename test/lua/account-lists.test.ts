@@ -5,8 +5,8 @@ import { createAccount, patchAccount } from "../../src/operations/accounts/opera
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { createClient } from "../support/client.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";

@@ -9,7 +9,7 @@ import { registerEndpoint } from "../../src/operations/webhooks/endpoints.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { META, partitionOf } from "../../src/records/names.ts";
 import type { Connection } from "../../src/redis/connection.ts";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import { createCallbackGuard, webhookRules } from "../../src/webhooks/operator-rules.ts";
 import { startTwoNodes, type TwoNodes } from "../support/two-nodes.ts";
 

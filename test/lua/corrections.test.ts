@@ -8,8 +8,8 @@ import { listTasks } from "../../src/operations/tasks/task-lists.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { detailsOf, kindOf } from "../../src/records/ledger-entries.ts";
 import { accountNames, requestName } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import {

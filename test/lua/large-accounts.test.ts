@@ -7,9 +7,8 @@ import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts
 import { createSurveys } from "../../src/operations/store/survey.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, keyRef, requestName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import { history } from "../../src/scripts/ledger.ts";
 import { ELEMENTS_AT_ONCE } from "../../src/scripts/snapshot.ts";
 import { accountIn } from "../support/account-money.ts";

@@ -13,9 +13,8 @@ import {
   partitionOf,
   requestName,
 } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { ENTRIES_AT_ONCE } from "../../src/scripts/ledger.ts";
 import { accountIn, addMoney, changeMoney } from "../support/account-money.ts";

@@ -18,8 +18,8 @@ import {
   requestName,
   taskName,
 } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { adjust as adjustScript, refund } from "../../src/scripts/credit-changes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { changeMoney } from "../support/account-money.ts";

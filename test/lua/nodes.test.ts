@@ -21,9 +21,14 @@ import { findTask, releaseTask, upstreamTags } from "../../src/operations/tasks/
 import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, type LedgerEntry, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { readsOfAll } from "../../src/redis/partition-reads.ts";
-import { partitionsOf, readFacts, storedFacts } from "../../src/redis/store-facts.ts";
+import {
+  oneNode,
+  partitionsOf,
+  type RedisNodes,
+  readFacts,
+  storedFacts,
+} from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { addMoney } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { findTask } from "../../src/operations/tasks/operator-tasks.ts";
 import { dueFrom, partitionNames, requestName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import {
   createStage,

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { countOpen, oldOpenRequests } from "../../src/operations/store/operator-views.ts";
 import { dueFrom, partitionNames, requestName } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, type Stage, taskOf, times } from "../support/store.ts";

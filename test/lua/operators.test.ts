@@ -24,8 +24,8 @@ import {
   partitionNames,
   partitionOf,
 } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { change, revoke } from "../../src/scripts/keys.ts";
 import { createClient } from "../support/client.ts";
 import { randomId, times } from "../support/store.ts";

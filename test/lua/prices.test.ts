@@ -4,8 +4,8 @@ import { multipliedPrice } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, requestName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import type { Admission, Generation } from "../../src/scripts/holds.ts";
 import { changeAccount, changeMoney } from "../support/account-money.ts";
 import {

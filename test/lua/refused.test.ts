@@ -7,8 +7,8 @@ import {
   topRefusals,
 } from "../../src/operations/accounts/refusals.ts";
 import { partitionOf, refusalsName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { refused } from "../../src/scripts/surveys.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { inShare, type Mutant, plant, REFUSED_MUTANTS } from "./mutants.ts";

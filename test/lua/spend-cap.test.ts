@@ -8,8 +8,8 @@ import { rotateKey } from "../../src/operations/keys/change-key.ts";
 import { readKey } from "../../src/operations/keys/keys.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { createClient } from "../support/client.ts";
 import {

@@ -6,7 +6,7 @@ import { createStatement, type Statement } from "../../src/ledger/statement-sums
 import { accountStatements, readStatement } from "../../src/ledger/statements.ts";
 import { dayStartMs, monthBounds } from "../../src/ledger/usage.ts";
 import { partitionNames } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { writeEntries } from "../support/ledger-entries.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { closingOf, givenEntries, type RandomEntry, randomEntries } from "../support/statements.ts";

@@ -10,7 +10,7 @@ import {
 import { CURSOR_CHARS_MAX, cursorOf } from "../../src/records/cursors.ts";
 import { accountNames, dueFrom, type KeyRef, requestName } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/records.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";

@@ -14,8 +14,8 @@ import {
 } from "../../src/operations/keys/tier-counts.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { keyRef, partitionNames } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { change, issue } from "../../src/scripts/keys.ts";
 import type { Run } from "../../src/scripts/script-definition.ts";
 import { createLogger } from "../../src/telemetry/log.ts";

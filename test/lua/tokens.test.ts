@@ -11,8 +11,8 @@ import {
   type TokenRecord,
 } from "../../src/operations/access/tokens.ts";
 import { tokenNames } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { revokeToken as revokeTokenScript, token } from "../../src/scripts/tokens.ts";
 import { createClient } from "../support/client.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";

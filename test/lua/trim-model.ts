@@ -14,8 +14,8 @@ import {
   transactionOf,
 } from "../../src/records/ledger-entries.ts";
 import { accountNames, type KeyRef, partitionNames } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { adjust, refund, reverse } from "../../src/scripts/credit-changes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { type TrimCall, trim } from "../../src/scripts/ledger.ts";

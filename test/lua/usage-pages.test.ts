@@ -5,7 +5,7 @@ import { accountUsage } from "../../src/ledger/account-usage.ts";
 import { allUsage } from "../../src/ledger/all-usage.ts";
 import type { UsageRow } from "../../src/ledger/usage.ts";
 import { accountNames, META, partitionNames, usageName } from "../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 
 // Pages of usage, of one account and of all.

@@ -3,8 +3,7 @@ import { expect } from "vitest";
 import type { Overview } from "../../src/admin/api/view-schemas.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { partitionOf, totalsName, usageName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
-import { partitionsOf } from "../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import { type TestGateway, until } from "../support/gateway.ts";
 import { TOKEN } from "./console-stage.ts";
 

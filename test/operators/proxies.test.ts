@@ -9,7 +9,7 @@ import { Redis } from "ioredis";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { givenAuthority, OPENSSL } from "../support/edge/openssl.ts";
 import { type EdgeProxy, isInstalled, type Place, PROXIES } from "../support/edge/proxies.ts";

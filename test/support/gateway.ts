@@ -11,7 +11,7 @@ import { startGateway } from "../../src/process/start-gateway.ts";
 import { ALONE } from "../../src/process/supervisor.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { ConnectionOptions } from "../../src/redis/connection.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
 import { createLogger } from "../../src/telemetry/log.ts";
 import { type Generator, startGenerator } from "./generator.ts";

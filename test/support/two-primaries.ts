@@ -1,6 +1,6 @@
 import { partitionOf } from "../../src/records/names.ts";
 import type { OpenPrimary } from "../../src/redis/connection.ts";
-import type { RedisNodes } from "../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../src/redis/store-facts.ts";
 import type { PrimaryMap } from "../../src/redis/topology/primary-map.ts";
 import { slotOf } from "../failover/slots.ts";
 import { randomId } from "./store.ts";

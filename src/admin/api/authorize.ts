@@ -10,7 +10,6 @@ import { Problem } from "./problems.ts";
 
 /** Who calls the API, and what they may do. */
 export interface Grantee {
-  /** Undefined for `ADMIN_TOKEN`. */
   tokenId: string | undefined;
   /** The first token of its family: rates and volumes are those of all together. Undefined for `ADMIN_TOKEN`, which has none. */
   root: string | undefined;

@@ -57,7 +57,6 @@ export const upTo = (most: number, description: string, example?: string) =>
 export const filter = (most: number, description: string) => optional(bounded(most, description));
 export const whole = (minimum: number, maximum: number, description?: string, example?: number) =>
   Type.Integer({ minimum, maximum, ...said(description, example) });
-/** A whole number that may be left out. */
 export const wholeOr = (byDefault: number, minimum: number, maximum: number, description: string) =>
   optional(Type.Integer({ minimum, maximum, default: byDefault, description }));
 

@@ -63,7 +63,6 @@ Most writes can be repeated: the same reference, Idempotency-Key or change has e
 
 const TOKENS = `\`Authorization: Bearer tgm_…\`, or the gateway's \`ADMIN_TOKEN\`. Scopes: ${SCOPES.join(", ")}.`;
 
-/** Statuses that every operation may answer. */
 const COMMON = [400, 401, 403, 421, 429, 500, 503] as const;
 
 function operationOf(route: Route): object {

@@ -1,8 +1,8 @@
 import type { Static, TObject, TSchema } from "typebox";
 import type { Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import type { Unread } from "../../redis/partition-reads.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import type { Grantee } from "./authorize.ts";
 import { object } from "./field-schemas.ts";
 import type { OperationSettings, Services } from "./services.ts";
@@ -53,7 +53,6 @@ export const page = (data: readonly object[], next?: string, more: object = {}):
 interface DescribedAnswer {
   description: string;
   schema: TSchema;
-  /** Also as CSV. */
   csv?: boolean;
 }
 

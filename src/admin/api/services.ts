@@ -31,7 +31,6 @@ export interface Services extends OperationSettings {
   bounds(): Config["admin"]["bounds"];
   tierCounts(): TierCounts | null;
   gateway(): GatewayState;
-  /** Unix ms; undefined without maintenance. */
   maintenanceSinceMs(): number | undefined;
   live: Pick<ReturnType<typeof createLive>, "view" | "latest" | "health">;
   /** The last checks of all that this gateway needs, at most a minute old. */

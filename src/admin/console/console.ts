@@ -173,7 +173,6 @@ const pageHeaders = {
   "Cross-Origin-Resource-Policy": "same-origin",
 } as const;
 
-/** A link of the page to one of its own files. */
 const OWN_LINK = /"(\.\/)?([a-z]+\.(?:js|css|svg))"/g;
 
 const hashOf = (text: string): string => hash("sha256", text).slice(0, 16);

@@ -181,7 +181,6 @@ function pauseMs(outcome: PollOutcome, polls: number): number {
   return Math.max(usualMs, wantedSeconds * 1000);
 }
 
-/** A poll's outcome in a line. May hold text of the upstream. */
 function pollInWords(outcome: PollOutcome): string {
   switch (outcome.outcome) {
     case "task":

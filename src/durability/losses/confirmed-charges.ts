@@ -2,21 +2,13 @@ import { partitionNames, requestName } from "../../records/names.ts";
 import { requestOf } from "../../records/records.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { BindCall, Binding } from "../../scripts/holds.ts";
+import type { Charge } from "../outbox/outbox-queues.ts";
 import type { PrimaryView } from "./loss-report.ts";
 
 const KEPT_MS = 30_000;
 const READ_BATCH = 2000;
 
-/** A BIND with its store and deadline (store's clock). */
-export interface SentCharge {
-  storeId?: string | undefined;
-  atMs: number;
-  settleWithinMs?: number;
-  untilMs?: number;
-  /** BIND has answered `uncollected`. */
-  unpaid?: boolean;
-  call: BindCall;
-}
+export type SentCharge = Omit<Charge, "script">;
 
 /** Charges of the last seconds, to be sent again if the store loses them. @param put resolves once it is on disk @param max about 1 KB each */
 export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void>, max: number) {
@@ -31,7 +23,6 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       .filter(({ answeredMs }) => answeredMs >= latestMs - KEPT_MS)
       .map((place) => place.charge());
 
-  /** Charges in ledgers that the view has, and that may still be sent. */
   const recentOn = ({ has, nowMs }: Pick<PrimaryView, "has" | "nowMs">, storeId: string): SentCharge[] => {
     const now = nowMs();
     return kept().filter(

@@ -6,7 +6,6 @@ import { many } from "../../redis/pipelines.ts";
 import type { SentCharge } from "./confirmed-charges.ts";
 import type { ConfirmedEntry, LastConfirmed } from "./last-confirmed.ts";
 
-/** A primary with its share of the store. */
 export interface PrimaryView {
   redis: Redis;
   within<T>(work: Promise<T>): Promise<T>;

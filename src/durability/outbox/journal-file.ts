@@ -158,7 +158,6 @@ function createOwnFile(folder: string) {
 
   return {
     isOpen: () => handle !== undefined,
-    /** The file; a new one if none is open. */
     async opened(): Promise<FileHandle> {
       handle ??= await make();
       return handle;

@@ -9,7 +9,6 @@ import type { Charge, Settlement } from "./outbox-queues.ts";
 export const SUFFIX = ".ndjson";
 
 const stemOf = (name: string): string => name.slice(0, -SUFFIX.length);
-/** Other files in the folder are not ours. */
 const isOurs = (name: string): boolean => name.endsWith(SUFFIX) && isStem(stemOf(name));
 
 /**

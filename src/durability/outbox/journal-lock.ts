@@ -16,7 +16,6 @@ const SUFFIX = ".lock";
 /** host.mount.random */
 const STEM = /^.+\.([0-9a-f]{12}|closed|unlocked)\.[0-9a-f]{8}$/;
 
-/** Names a file of one writer, until it is released. */
 export interface FileLock {
   stem: string;
   release(): void;
@@ -65,7 +64,6 @@ const isSilent = (path: string): boolean => {
   return Date.now() - mtimeMs > SILENT_MS;
 };
 
-/** Removes the sockets of files that are gone. */
 export function removeLocks(folder: string, names: ReadonlySet<string>, suffix: string): void {
   for (const name of names) {
     const stem = name.slice(0, -SUFFIX.length);

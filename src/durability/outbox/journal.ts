@@ -7,9 +7,7 @@ import type { Settlement } from "./outbox-queues.ts";
 /** A gateway touches its files this often, so that others do not take it for ended. */
 const SIGN_OF_LIFE_MS = 10_000;
 
-/** The outbox that a journal belongs to. */
 export interface JournalOwner {
-  /** Takes over settlements of an ended gateway. */
   take(settlements: readonly Settlement[]): void;
   waiting(): Iterable<Settlement>;
 }
@@ -130,7 +128,6 @@ class FolderJournal implements Journal {
     this.#parts.linesMissing(waiting.length);
   }
 
-  /** Takes over the files of ended gateways that are of this store. */
   async #takeOver(owner: JournalOwner): Promise<void> {
     if (this.#store === undefined) return;
     await this.#parts.takeFiles(this.#store, async (settlements, isAgain) => {
@@ -174,7 +171,6 @@ async function openFiles(folder: string) {
   };
 }
 
-/** Reasons that an operator can mend, by the code of the error. */
 const REASONS: Readonly<Record<string, string>> = {
   ENOSPC: "the disk is full",
   EDQUOT: "the disk quota is used up",

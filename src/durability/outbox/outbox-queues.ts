@@ -60,7 +60,6 @@ export function createQueues() {
     queue.entries().filter(([name, settlement]) => has(settlement) && !waitingForClaim.has(name));
 
   return {
-    /** The queues that a flush to this store sends. */
     of: queuesOf,
     /** Nothing happens to one that is in no queue. */
     waitForClaim(settlement: Settlement): void {
@@ -80,14 +79,11 @@ export function createQueues() {
     },
     all: (): Settlement[] => [...queues.values()].flatMap((queue) => [...queue.values()]),
     size: (): number => sum(queues.values()),
-    /** How many of them are unmetered tasks, or are not. */
     sizeOf: (unmetered: boolean): number => sum(queuesWith(unmetered)),
     /** How many flushes to all primaries of this store would send. */
     sizeFor: (storeId: string | undefined): number => sum(queuesOf(storeId)),
-    /** True if a flush would send any. */
     hasFor: ({ storeId, has }: Pick<FlushTarget, "storeId" | "has">): boolean =>
       queuesOf(storeId).some((queue) => sendable(queue, has).next().done === false),
-    /** The oldest of a queue that wait for this primary. */
     nextFor: ({ has }: FlushTarget, queue: Queue): Settlement[] =>
       sendable(queue, has)
         .map(([, settlement]) => settlement)

@@ -52,7 +52,6 @@ export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
   const queues = createQueues();
   const { size, sizeFor, hasFor, hasWaitingForClaim } = queues;
-  /** The store of the latest flush. */
   let present: string | undefined;
   const reportSize = (): void =>
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
@@ -95,7 +94,6 @@ export function createOutbox(options: OutboxOptions) {
   };
 }
 
-/** Keeps settlements in memory and in the journal. */
 class Keeping {
   readonly #parts: OutboxParts;
   /** Lines of answered charges since the journal was last cleared. */
@@ -204,7 +202,6 @@ const isAcknowledged = (settlement: Settlement): settlement is Charge =>
 
 export interface FlushTarget {
   run: Run;
-  /** Undefined while the store has no id. */
   storeId: string | undefined;
   /** True if the primary that `run` calls can settle it now; nothing else is sent. */
   has(settlement: Settlement): boolean;

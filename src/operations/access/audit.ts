@@ -4,8 +4,7 @@ import { cursorOf, type Period, positionOf } from "../../records/cursors.ts";
 import { recordOf, type StreamEntry } from "../../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../../records/names.ts";
 import { statusOf } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { newestFirst, positionText, readPosition, type StreamPosition } from "../newest-first.ts";
 import { requireOrder } from "./operator-values.ts";
 

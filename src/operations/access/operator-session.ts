@@ -5,10 +5,9 @@ import { hostsIn, parseRedisAddress } from "../../domain/redis-address.ts";
 import { markName, PARTITIONS_MAX } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { type ConfirmationRule, createRounds, markAndWait } from "../../redis/confirmation.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { type OpenedNodes, openNodes } from "../../redis/open-nodes.ts";
 import { inStoreWords, isStoreError, storeReason } from "../../redis/reasons.ts";
-import { readFacts, type StoreRules } from "../../redis/store-facts.ts";
+import { type RedisNodes, readFacts, type StoreRules } from "../../redis/store-facts.ts";
 import { findWritable } from "../store/operator-loss.ts";
 
 /** Longer than for requests: pages of records take more time. */

@@ -6,7 +6,6 @@ import { CREDITS_MAX } from "../../domain/money.ts";
 import { ACCOUNT_ID, labelProblem, NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 
-/** Without the fields that are left out. */
 export const given = <Value>(fields: Readonly<Record<string, Value | undefined>>): Record<string, Value> =>
   Object.fromEntries(
     Object.entries(fields).filter((entry): entry is [string, Value] => entry[1] !== undefined),

@@ -1,19 +1,18 @@
 import { randomBytes } from "node:crypto";
-import { labelProblem } from "../../domain/operator-texts.ts";
 import { exceededRight, SCOPES, type Scope } from "../../domain/scopes.ts";
 import type { Actor } from "../../records/actor.ts";
 import { cursorOf, type PageQuery, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { digestOf, tokenNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { StoredToken } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { type RankedPlace, ranked } from "../../scripts/ledger.ts";
 import { revokeToken as revokeTokenScript, token as tokenScript } from "../../scripts/tokens.ts";
 import { placeText, readPlace } from "../accounts/account-ranks.ts";
-import { requireAccountId, requireExpiry, requireFutureExpiry } from "./operator-values.ts";
+import { requireAccountId, requireExpiry, requireFutureExpiry, requireLabel } from "./operator-values.ts";
 
 /** Per family of tokens that operators made, and in total. TOKEN removes those that have ended. */
 const TOKENS_MAX = 10_000;
@@ -92,8 +91,7 @@ export async function createToken(
 
 function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions): void {
   requireExpiry(expiresAtMs);
-  const problem = labelProblem(label);
-  if (problem !== undefined) throw new OperatorError(problem, "invalid", "label");
+  requireLabel(label);
   const unknown = scopes.find((scope) => !SCOPES.includes(scope));
   if (scopes.length === 0 || unknown !== undefined) {
     const wrong = unknown === undefined ? "a token needs a scope" : `there is no scope ${unknown}`;
@@ -110,7 +108,6 @@ function requireOptions({ label, scopes, accounts, expiresAtMs }: TokenOptions):
   for (const account of accounts) requireAccountId(account);
 }
 
-/** Undefined for an unknown, revoked or expired token. */
 export async function findToken(nodes: RedisNodes, secret: string): Promise<TokenRecord | undefined> {
   if (!TOKEN.test(secret)) return undefined;
   const { tokenIds } = tokenNames("");

@@ -5,9 +5,8 @@ import { OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
 import type { AccountFields, AccountStatus } from "../../records/records.ts";
 import { lowerCase, metadataDigest, metadataText } from "../../records/words.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import type { RankedPlace } from "../../scripts/ledger.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type KeyRecord, readKeys } from "../keys/keys.ts";
@@ -37,14 +36,12 @@ export interface AccountQuery extends PageQuery {
   /** A prefix; case of A to Z is ignored. */
   label?: string | undefined;
   status?: AccountStatus | undefined;
-  /** Only accounts whose metadata has all of these values. */
   metadata?: MetadataFilter | undefined;
   sort?: AccountSort | undefined;
   /** Only accounts whose balance in the ledger, holds included, is below this. */
   balanceBelow?: number | undefined;
 }
 
-/** An account in a list. */
 export interface ListedAccount extends AccountObject {
   spent: Spending;
 }
@@ -137,11 +134,9 @@ async function ownAccounts(
   return { accounts: shown.map(({ account }) => account), next, unread: reads.unread() };
 }
 
-/** As the lists in Redis are ordered. */
 const placeOf = ({ accountId, label }: AccountObject, query: AccountQuery): string =>
   query.label === undefined ? accountId : `${lowerCase(label ?? "")} ${accountId}`;
 
-/** The shortest list that has all candidates. */
 function sourceOf({ prefix = "", label, status, metadata = {} }: AccountQuery) {
   if (label !== undefined)
     return { nameOf: (partition: number) => partitionNames(partition).labels, prefix: lowerCase(label) };
@@ -290,7 +285,6 @@ export async function listKeys(
   };
 }
 
-/** Values by the names under which accounts have them. */
 type MetadataFilter = Readonly<Record<string, string>>;
 
 /** @param indexed names that may be asked for @throws OperatorError for another name */

@@ -1,11 +1,10 @@
 import { DAY_MS, dayText } from "../../domain/moments.ts";
 import { badCursor } from "../../records/cursors.ts";
 import { META, partitionNames, spentName } from "../../records/names.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import type { PartitionReads } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { type RankedPlace, ranked } from "../../scripts/ledger.ts";
 import { compareBytes, firstOverAll } from "./sorted-lists.ts";
 

@@ -1,15 +1,13 @@
 import { RECENT_TRANSACTIONS, transactionOf } from "../../records/ledger-entries.ts";
-import { accountNames, partitionOf } from "../../records/names.ts";
+import { accountNames, firstThat, partitionOf, randomId } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
-import { firstThat, randomId } from "../../records/random-ids.ts";
 import type { AccountRecord } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { latestEntries } from "../credits/account-history.ts";
 
-interface AccountRow {
+export interface AccountRow {
   accountId: string;
   /** Without held credits. */
   balance: number;

@@ -3,12 +3,11 @@ import { MULTIPLIER_RULE, multiplierText } from "../../domain/money.ts";
 import { type Metadata, metadataProblem } from "../../domain/operator-texts.ts";
 import type { Actor } from "../../records/actor.ts";
 import { accountNames } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
+import { changedMeanwhile, noAccount, OperatorError } from "../../records/operator-error.ts";
 import { accountOf } from "../../records/packed-fields.ts";
 import { type AccountRecord, type AccountStatus, statusOf } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
+import { placeOfAccount, type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { account, suspend } from "../../scripts/accounts.ts";
 import { gatherAll } from "../../scripts/keys.ts";
 import {
@@ -19,14 +18,13 @@ import {
   requireNewAccountId,
 } from "../access/operator-values.ts";
 import { keyIdPages } from "../keys/keys.ts";
-import { accountRow, randomAccountId } from "./accounts.ts";
+import { type AccountRow, accountRow, randomAccountId } from "./accounts.ts";
 
 export const ACCOUNT_STATUSES = ["active", "suspended", "closed"] as const satisfies AccountStatus[];
 
 type AccountLimits = { [Name in keyof Limits]: number | null };
 
-export interface AccountObject {
-  accountId: string;
+export interface AccountObject extends AccountRow {
   label: string | null;
   metadata: Metadata | null;
   status: AccountStatus;
@@ -35,10 +33,6 @@ export interface AccountObject {
   limits: AccountLimits;
   /** A decimal; 1 by default. */
   priceMultiplier: string;
-  balance: number;
-  held: number;
-  totalUsed: number;
-  totalRequests: number;
   createdAtMs: number;
   revision: number;
 }
@@ -93,7 +87,6 @@ export async function readAccountObject(nodes: RedisNodes, accountId: string): P
 
 interface ChangeRules {
   ifRevisions?: readonly number[] | undefined;
-  /** May lift a suspension or reopen an account. */
   mayReinstate?: boolean;
 }
 
@@ -122,10 +115,7 @@ export async function patchAccount(
       if (changes.limits && reply.record.limited !== undefined) await gatherSlots(nodes, accountId);
       return accountObject(accountId, reply.record);
     case "stale":
-      throw new OperatorError(
-        `account ${accountId} was changed meanwhile; read it again, then change it`,
-        "stale",
-      );
+      throw changedMeanwhile(`account ${accountId}`);
     case "restricted":
       throw new OperatorError(
         "only a token with the scope accounts:reinstate lifts a suspension or opens a closed account",
@@ -136,7 +126,6 @@ export async function patchAccount(
   }
 }
 
-/** The status, if that is the only change and not `active`. */
 function onlyRestriction(fields: Readonly<Record<string, unknown>>): "suspended" | "closed" | undefined {
   const { status, ...others } = fields;
   if (Object.keys(others).length > 0) return undefined;

@@ -9,9 +9,8 @@ import {
 } from "../../records/cursors.ts";
 import { partitionOf, refusalLogNames } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { answersOf } from "../../redis/pipelines.ts";
-import { placeOfAccount } from "../../redis/store-facts.ts";
+import { placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
 
 // The latest refusals of each key, one by one. Statistics: gateways write them in the background, and drop what has no room.

@@ -10,9 +10,8 @@ import {
 } from "../../records/cursors.ts";
 import { partitionOf, refusalsName } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { answersOf, pairsOf } from "../../redis/pipelines.ts";
-import { placeOfAccount } from "../../redis/store-facts.ts";
+import { placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { refused } from "../../scripts/surveys.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { compareBytes } from "./sorted-lists.ts";

@@ -1,8 +1,7 @@
 import { accountNames, keyNames, partitionNames } from "../../records/names.ts";
 import { listedPart, type Placed, readPlaced, searchedMetadata, wordsText } from "../../records/words.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { firstMembers } from "./sorted-lists.ts";
 
 /** For a token of some accounts: what is looked at to find theirs. */

@@ -1,6 +1,6 @@
 import { cursorOf, type PageQuery, type Period, positionOf, requirePageSize } from "../../records/cursors.ts";
 import { ENTRY_KINDS, type LedgerEntry } from "../../records/ledger-entries.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { type AuditRecord, placeOfAudit, readAudit } from "../access/audit.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
@@ -13,7 +13,6 @@ type TimelineEvent =
   | { atMs: number; record: AuditRecord; entry?: undefined };
 
 interface TimelineQuery extends PageQuery, Period {
-  /** True if charges are among the entries. */
   hasCharges: boolean;
   /** False: the audit alone. */
   hasLedger: boolean;

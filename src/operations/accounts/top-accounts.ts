@@ -1,10 +1,9 @@
 import { DAY_MS, dayText } from "../../domain/moments.ts";
 import { accountNames, META, partitionOf, spentName } from "../../records/names.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { membersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { REFUSAL_DAYS, refusalsOfDay } from "./refusals.ts";
 import { compareBytes } from "./sorted-lists.ts";
@@ -148,7 +147,6 @@ async function firstOfDays(
   return { candidates: found.map((ids) => [...ids]), othersMost };
 }
 
-/** Slices that read a bounded number of members. */
 function slicesOf<Item>(items: readonly Item[], sizeOf: (item: Item) => number): Item[][] {
   const slices: Item[][] = [];
   let size = MEMBERS_AT_A_TIME;

@@ -40,7 +40,6 @@ interface HistoryOptions {
   archive: ArchivedHistory | undefined;
 }
 
-/** Prefix of positions in the archive. */
 const ARCHIVED = "archive ";
 /** Redis limits each half of an id to 2^64 - 1. */
 const IN_REDIS = /^(\(?\d{1,19}-\d{1,19})?$/;

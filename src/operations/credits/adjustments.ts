@@ -1,9 +1,8 @@
 import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
 import { OperatorError, tooLarge } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { writablePlace } from "../../redis/store-facts.ts";
+import { type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { adjust } from "../../scripts/credit-changes.ts";
 import { requireAccountId } from "../access/operator-values.ts";
 import { type Booked, book, type ReadArchived, requireReason, requireReference } from "./references.ts";

@@ -10,9 +10,8 @@ import {
   grantText,
 } from "../../records/ledger-entries.ts";
 import { accountClosed, OperatorError, tooLarge } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { writablePlace } from "../../redis/store-facts.ts";
+import { type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { recharge } from "../../scripts/credit-changes.ts";
 import { requireAccountId, requireCredits } from "../access/operator-values.ts";
 import { unknownAccount } from "../accounts/accounts.ts";

@@ -4,10 +4,9 @@ import { type LedgerEntry, ledgerEntry, standsFor } from "../../records/ledger-e
 import { accountNames, partitionNames, REFERENCE_ACCOUNTS_MAX, referencePlace } from "../../records/names.ts";
 import { noAccount, OperatorError } from "../../records/operator-error.ts";
 import { moneyOf } from "../../records/packed-fields.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../../redis/partition-reads.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { history } from "../../scripts/ledger.ts";
 
 const REFERENCE = /^[\x20-\x7e]{1,200}$/;
@@ -56,7 +55,6 @@ function otherUse(reference: string, earlier: string | undefined, wanted: string
   );
 }
 
-/** A use of a reference: what it stands for. */
 interface Reference {
   nodes: RedisNodes;
   accountId: string;
@@ -100,7 +98,6 @@ export async function oncePerReference<Reply extends WithReference>(
   throw new OperatorError("references are being forgotten; nothing is changed; try again", "unavailable");
 }
 
-/** Credits that were moved under a reference. */
 export interface Booked<Done extends string> {
   outcome: Done | "duplicate";
   balance: number;

@@ -12,9 +12,8 @@ import {
 } from "../../records/ledger-entries.ts";
 import { partitionNames, partitionOf } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { type ChargeEntry, type Refunded, refund } from "../../scripts/credit-changes.ts";
 import { findTask } from "../tasks/operator-tasks.ts";
 import { book, fromArchive, type ReadArchived, requireReason, requireReference } from "./references.ts";

@@ -17,9 +17,8 @@ import {
   RECLAIM,
 } from "../../records/ledger-entries.ts";
 import { accountNames, partitionNames } from "../../records/names.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import type { HistoryFilter } from "../../scripts/ledger.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
@@ -28,7 +27,6 @@ import { type ArchivedHistory, type HistoryPage, isWanted, readHistory } from ".
 import { entryUnder, fromArchive, type ReadArchived, requireReference } from "./references.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 
-/** Types that are asked for, and those that are stored. */
 const TYPES = { consume: ["consume", RECLAIM], recharge: ["recharge"] } as const;
 
 export interface TransactionQuery extends PageQuery, Period {

@@ -1,10 +1,10 @@
 import { restrictionsText } from "../../domain/key-restrictions.ts";
 import { byLimit, LIMITS, type LimitChanges } from "../../domain/limits.ts";
 import type { Actor } from "../../records/actor.ts";
-import { OperatorError } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
+import { changedMeanwhile, OperatorError } from "../../records/operator-error.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { change, revoke } from "../../scripts/keys.ts";
 import {
   checkedRestrictions,
@@ -68,10 +68,7 @@ export async function changeKey(
     case "stale": {
       const latest = ifRevisions ? undefined : await readKey(nodes, key.keyId, key.accountId);
       if (latest && latest.revision !== key.revision) return changeKey(nodes, latest, changes, actor);
-      throw new OperatorError(
-        `key ${key.keyId} was changed meanwhile; read it again, then change it`,
-        "stale",
-      );
+      throw changedMeanwhile(`key ${key.keyId}`);
     }
     case "revoked":
       throw alreadyRevoked(key);

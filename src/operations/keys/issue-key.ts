@@ -6,13 +6,20 @@ import { NEW_ACCOUNT_ID } from "../../domain/operator-texts.ts";
 import { nearest, shown } from "../../domain/problems.ts";
 import type { Actor } from "../../records/actor.ts";
 import type { GrantKind } from "../../records/ledger-entries.ts";
-import { accountNames, digestOf, indexName, keyNames, keyRef, partitionOf } from "../../records/names.ts";
+import {
+  accountNames,
+  digestOf,
+  firstThat,
+  indexName,
+  keyNames,
+  keyRef,
+  partitionOf,
+  randomId,
+} from "../../records/names.ts";
 import { accountClosed, noAccount, OperatorError } from "../../records/operator-error.ts";
-import { firstThat, randomId } from "../../records/random-ids.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { partitionsOf, placeOfAccount } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { issue, type ReplacedKey } from "../../scripts/keys.ts";
 import {
   requireAccountId,

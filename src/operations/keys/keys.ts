@@ -20,7 +20,6 @@ import {
 import { OperatorError } from "../../records/operator-error.ts";
 import { countersOf } from "../../records/packed-fields.ts";
 import type { KeyFields } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import {
   type PartitionReads,
   readsOfAll,
@@ -30,7 +29,7 @@ import {
 } from "../../redis/partition-reads.ts";
 import { listPages, many, membersOf, pages } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-info.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 
 export const KEY_STATUSES = ["active", "expired", "revoked"] as const;
 export type KeyStatus = (typeof KEY_STATUSES)[number];

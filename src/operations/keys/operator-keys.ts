@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
 import type { Tiers } from "../../domain/limits.ts";
 import { keyNames, keyRef } from "../../records/names.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfAll, readsOfMost } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { clocks } from "../../redis/server-info.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { inspect } from "../../scripts/tasks.ts";
 import { USE_FIELDS, type Use, useNow, useOf } from "../limit-use.ts";
 import { keyIdPages } from "./keys.ts";

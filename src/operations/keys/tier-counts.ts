@@ -1,10 +1,9 @@
 import { partitionNames } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { type PartitionReads, readsOfMost } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
 import { takeTurn } from "../../redis/repeated-work.ts";
-import { storedFacts } from "../../redis/store-facts.ts";
+import { type RedisNodes, storedFacts } from "../../redis/store-facts.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 
 const TURN = "tg:tiers-turn";

@@ -1,12 +1,11 @@
 import type { Redis } from "ioredis";
 import { frozenName, META, partitionNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll } from "../../redis/partition-reads.ts";
 import { isMoving } from "../../redis/script-errors.ts";
 import { readInfo, storeNowMs } from "../../redis/server-info.ts";
-import { isCluster, partitionsOf } from "../../redis/store-facts.ts";
+import { isCluster, partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { slotOf } from "../../redis/topology/cluster-slots.ts";
 import { frozenField, listFrozen } from "../../redis/topology/frozen-partitions.ts";
 
@@ -16,7 +15,6 @@ export interface PartitionView {
   partition: number;
   slot: number | undefined;
   server: string;
-  /** Unix ms. */
   frozenSinceMs: number | undefined;
   /** The flag that stops all scripts; undefined if it could not be read. */
   hasFreezeFlag: boolean | undefined;
@@ -104,7 +102,6 @@ async function requirePartitions(nodes: RedisNodes, partitions: readonly number[
     throw new OperatorError(`there is no partition ${unknown}; this store has 0 to ${count - 1}`);
 }
 
-/** Servers that have replicas, none of which has the last write. */
 async function unknownToReplicas(servers: readonly Redis[]): Promise<string | undefined> {
   const places: string[] = [];
   for (const redis of new Set(servers)) {

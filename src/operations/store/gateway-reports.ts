@@ -1,5 +1,5 @@
 import type { Connection } from "../../redis/connection.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 
 const REPORTS = "tg:gateways";
 const SHOWN_MS = 20_000;

@@ -4,9 +4,9 @@ import { MAINTENANCE } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import type { MaintenanceFields } from "../../records/records.ts";
 import type { Connection } from "../../redis/connection.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { repeated } from "../../redis/repeated-work.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { maintenance } from "../../scripts/gateways.ts";
 import type { Logger } from "../../telemetry/log.ts";
 
@@ -22,11 +22,9 @@ export interface Maintenance {
   retryAfterSeconds: number;
   /** For customers; undefined for the usual words. */
   message: string | undefined;
-  /** Unix ms. */
   sinceMs: number;
 }
 
-/** @param record of the store; empty without maintenance */
 function maintenanceOf(record: MaintenanceFields): Maintenance | undefined {
   if (record.on !== "1") return undefined;
   return {

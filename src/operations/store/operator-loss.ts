@@ -12,12 +12,11 @@ import { listMissing, type MissingList } from "../../durability/losses/missing-e
 import { readRecentEntries } from "../../durability/losses/recent-entries.ts";
 import { META, partitionOfLedger } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "../../redis/partition-reads.ts";
 import { answersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
-import { partitionsOf, storedFacts } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes, storedFacts } from "../../redis/store-facts.ts";
 
 /** `charges` are sent again by gateways. */
 export interface LossList extends Loss {

@@ -1,11 +1,10 @@
 import type { Redis } from "ioredis";
 import { dueTime, partitionNames, requestName, taskName } from "../../records/names.ts";
 import { requestOf, taskRecord } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfAll, readsOfMost } from "../../redis/partition-reads.ts";
 import { many, manyByNode, pairsOf } from "../../redis/pipelines.ts";
 import { clocks } from "../../redis/server-info.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 
 const PAGE = 500;
 export const OPEN_LOOKED_AT_MAX = 20_000;

@@ -14,11 +14,10 @@ import {
 } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { type RequestRecord, requestOf, type Sighting, taskRecord } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
 import { manyByNode } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf } from "../../redis/store-facts.ts";
+import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { voidHold } from "../../scripts/holds.ts";
 import type { HistoryFilter } from "../../scripts/ledger.ts";
 import { observe } from "../../scripts/tasks.ts";

@@ -12,8 +12,8 @@ import {
 import { kindOf, type LedgerEntry, RECLAIM } from "../../records/ledger-entries.ts";
 import { accountNames, dueRange, partitionNames, requestName } from "../../records/names.ts";
 import { type RequestRecord, requestOf } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { many, membersOf, pairsOf } from "../../redis/pipelines.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";

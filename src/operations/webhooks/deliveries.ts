@@ -10,19 +10,17 @@ import {
   readEvent,
   type StoredDelivery,
 } from "../../records/deliveries.ts";
-import { endpointNames, eventName } from "../../records/names.ts";
+import { endpointNames, eventName, randomId } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
-import { randomId } from "../../records/random-ids.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { many, membersOf, pairsOf } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
+import type { RedisNodes } from "../../redis/store-facts.ts";
 import { queueDelivery } from "../../scripts/webhooks.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { closedAccount, type Endpoint, readEndpoint } from "./endpoints.ts";
 
 const READ_AT_ONCE = 100;
-/** Deliveries that one page looks at, at most. */
 const LOOKED_AT_MAX = 1000;
 
 export const DELIVERY_STATUSES = ["waiting", "sending", "delivered", "failed"] as const;
@@ -41,7 +39,6 @@ export interface Delivery extends StoredDelivery {
   /** That address. */
   url: string | undefined;
   type: string;
-  /** When the event was. */
   eventAtMs: number;
   status: (typeof DELIVERY_STATUSES)[number];
 }

@@ -1,14 +1,12 @@
 import type { Redis } from "ioredis";
 import { WEBHOOK_EVENT_TYPES } from "../../domain/webhook-events.ts";
 import type { Actor } from "../../records/actor.ts";
-import { accountNames, endpointNames, webhookNames, webhooksName } from "../../records/names.ts";
-import { noAccount, OperatorError } from "../../records/operator-error.ts";
-import { randomId } from "../../records/random-ids.ts";
+import { accountNames, endpointNames, randomId, webhookNames, webhooksName } from "../../records/names.ts";
+import { changedMeanwhile, noAccount, OperatorError } from "../../records/operator-error.ts";
 import type { EndpointRecord } from "../../records/records.ts";
-import type { RedisNodes } from "../../redis/nodes.ts";
 import { listPages, many } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
-import { partitionsOf, placeOfAccount, writablePlace } from "../../redis/store-facts.ts";
+import { partitionsOf, placeOfAccount, type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { webhook } from "../../scripts/webhooks.ts";
 import { given, requireLabel } from "../access/operator-values.ts";
 
@@ -28,7 +26,6 @@ export interface Endpoint {
   previousUntilMs: number | undefined;
   createdAtMs: number;
   revision: number;
-  /** Since when all tries have failed. */
   failingSinceMs: number | undefined;
   deliveredAtMs: number | undefined;
   dropped: number;
@@ -145,12 +142,7 @@ async function change(
   const redis = nodes.of(partition);
   nodes.requireWritable?.([redis]);
   const { outcome } = await scriptsOf(redis).run(webhook, { ...wanted, accountId, endpointId, partition });
-  if (outcome === "stale") {
-    throw new OperatorError(
-      `endpoint ${endpointId} was changed meanwhile; read it again, then change it`,
-      "stale",
-    );
-  }
+  if (outcome === "stale") throw changedMeanwhile(`endpoint ${endpointId}`);
   if (outcome === "closed") throw closedAccount(accountId);
   if (outcome === "missing") throw noEndpoint(accountId, endpointId);
 }
@@ -226,7 +218,6 @@ function endpointOf(
   };
 }
 
-/** Settings for operations on webhook endpoints. */
 export interface WebhookRules {
   endpointsMax: number;
   newSecret(): string;
@@ -239,7 +230,6 @@ export interface WebhookRules {
   checkAddress(url: string): { ok: true; url: string } | { ok: false; reason: string };
 }
 
-/** Without WEBHOOK_SECRET_KEY there are no endpoints. */
 export const webhooksAreOff = (): OperatorError =>
   new OperatorError(
     "webhooks are off: set WEBHOOK_SECRET_KEY in the environment of the gateways, to at least 32 random characters",

@@ -4,7 +4,6 @@ import { clientAt, hangUp, type LoginAt } from "../client.ts";
 import { Deadlines } from "../deadlines.ts";
 import { StoreError } from "../reasons.ts";
 
-/** How long one server may take to connect and answer. */
 export const ANSWER_MS = 1000;
 /** How long the others are waited for after the first answer; a hung server must not delay what the others know. */
 const OTHERS_MS = 200;

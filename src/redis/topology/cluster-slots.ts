@@ -7,7 +7,6 @@ import type { PlacedPrimary, Placement, PlacementOptions, PlacementSource } from
 /** Nodes that are asked at a time, in a cluster of any size: enough that one that is cut off does not decide. */
 const ASKED_MAX = 5;
 
-/** Who has which slots, as one node knows it. */
 interface SlotView {
   ranges: { first: number; last: number; primary: PlacedPrimary }[];
 }

@@ -110,7 +110,6 @@ export class FrozenPartitions {
   }
 }
 
-/** The answer to customers of a frozen partition. */
 export const frozenError = (cause?: unknown): GatewayError =>
   new GatewayError("store_unavailable", "store: the partition is frozen or on its way to another node", {
     cause,
@@ -133,7 +132,6 @@ export async function listFrozen(redis: Redis): Promise<Map<number, number>> {
   );
 }
 
-/** Partitions of a primary that are not frozen. */
 export const thawedPartitions = (connection: Connection, primary: Primary): number[] =>
   Array.from({ length: connection.known.facts?.partitions ?? 0 }, (_, partition) => partition).filter(
     (partition) => connection.of(partition) === primary && !connection.isFrozen(partition),

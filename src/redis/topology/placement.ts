@@ -9,7 +9,6 @@ import { readInfo } from "../server-info.ts";
 import { createClusterSource, SLOTS, slotOf } from "./cluster-slots.ts";
 import { createSentinels } from "./sentinels.ts";
 
-/** A primary of a store, where its servers say that it is. */
 export interface PlacedPrimary extends RedisHost {
   /** `host:port`, for log, metrics and console. */
   readonly name: string;
@@ -21,7 +20,6 @@ export interface PlacedPrimary extends RedisHost {
 
 export interface Placement {
   readonly primaries: readonly PlacedPrimary[];
-  /** Undefined where no primary serves the slot. */
   ofSlot(slot: number): PlacedPrimary | undefined;
 }
 
@@ -31,7 +29,6 @@ export interface PlacementOptions {
   tlsCa?: string | undefined;
 }
 
-/** Can be asked again and again where the primaries are. */
 export interface PlacementSource {
   /** @throws StoreError with what was asked, what came, and what to do */
   find(): Promise<Placement>;
@@ -62,7 +59,6 @@ export function gapsIn(
   return isGap(slotOf(META)) ? { ...gaps, meta: true } : gaps;
 }
 
-/** The placement of a store with one primary. */
 export const everythingOnOne = (primary: PlacedPrimary): Placement => ({
   primaries: [primary],
   ofSlot: () => primary,

@@ -8,9 +8,7 @@ export interface PrimaryMap {
   of(partition: number): Primary;
   /** The primary of a Redis name: of one outside the partitions, such as `tg:meta`, or of any other. */
   ofName(name: string): Primary;
-  /** Each primary once. */
   readonly all: readonly Primary[];
-  /** Some slots have no primary. */
   readonly hasGaps?: boolean;
   /** For the name that the primary's probe writes; beyond the store's partitions if it has none. */
   partitionOn(primary: Primary): number;
@@ -28,7 +26,6 @@ export class PrimariesInUse {
 
   readonly ofName = (name: string): Primary => this.map.ofName(name);
 
-  /** True if some accounts can be served. */
   readonly isUsable = (): boolean => this.map.all.some(({ breaker }) => !breaker.isOpen);
 
   /** @throws GatewayError `store_unavailable` while its primary is away or it is frozen; without a partition, while all primaries are away */
@@ -38,7 +35,6 @@ export class PrimariesInUse {
   };
 }
 
-/** The map of one server. */
 export const everythingOn = (primary: Primary): PrimaryMap => ({
   of: () => primary,
   ofName: () => primary,

@@ -8,7 +8,6 @@ import type { PlacedPrimary, PlacementOptions } from "./placement.ts";
 /** Sentinels that are asked at most: those of the address, and others that they name. */
 const SENTINELS_MAX = 16;
 
-/** The answer of one Sentinel. */
 export interface SentinelAnswer {
   primary: PlacedPrimary;
   /** The other Sentinels of this primary that it knows. */
@@ -54,7 +53,6 @@ export function newest(
   return best && { ...best, replicas: Math.max(...named.map(({ replicas }) => replicas)) };
 }
 
-/** Sentinels of the address, and others that they name now. */
 function nextAsked(given: readonly RedisHost[], answers: readonly SentinelAnswer[]): RedisHost[] {
   const hosts = [...given, ...answers.flatMap(({ others }) => others)];
   return [...new Map(hosts.map((host) => [hostText(host), host])).values()].slice(0, SENTINELS_MAX);
@@ -93,7 +91,6 @@ type FourReplies = [address: Reply, master: Reply, sentinels: Reply, replicas: R
 const mayBePromoted = ({ flags = "", "slave-priority": priority }: Record<string, string>): boolean =>
   priority !== "0" && !flags.split(",").some((flag) => AWAY.has(flag));
 
-/** Flags of a replica that a Sentinel does not reach. */
 const AWAY = new Set(["s_down", "o_down", "disconnected"]);
 
 async function namesKnownTo(redis: Redis): Promise<string[]> {
@@ -101,7 +98,6 @@ async function namesKnownTo(redis: Redis): Promise<string[]> {
   return Array.isArray(masters) ? masters.map((master) => fieldsOf(master).name ?? "") : [];
 }
 
-/** A flat list of names and values, as Sentinel writes it. */
 function fieldsOf(flat: unknown): Record<string, string> {
   const list = Array.isArray(flat) ? flat.map(String) : [];
   return Object.fromEntries(list.flatMap((name, at) => (at % 2 === 0 ? [[name, list[at + 1] ?? ""]] : [])));
@@ -116,7 +112,6 @@ const unknownName = (known: readonly string[]): UnknownNameError =>
       : `it does not know this name, and watches ${known.join(", ")}`,
   );
 
-/** Says which Sentinels were asked, what each said, and what to do about it. */
 function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
   const list = failures.map(({ server, error }) => `${server}: ${sentinelReason(error)}`).join("; ");
   const wasAsked = `no Sentinel says where the primary ${name} is: ${list}`;
@@ -138,7 +133,6 @@ function nobodyKnows(name: string, failures: readonly Failure[]): StoreError {
   );
 }
 
-/** Why a Sentinel did not say where the primary is. */
 export function sentinelReason(error: unknown): string {
   const { why } = storeReason(error);
   if (error instanceof UnknownNameError) return why;

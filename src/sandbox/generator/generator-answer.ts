@@ -13,7 +13,6 @@ export function success(data: object, status: number): SandboxAnswer {
 }
 
 export interface Failure {
-  /** The status of HTTP. */
   status: number;
   message: string;
   /** As `status` if left out. */

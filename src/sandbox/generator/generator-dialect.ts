@@ -109,7 +109,6 @@ function record(view: TaskView): object {
 export interface Dialect {
   /** Same Idempotency-Key, same task. */
   isIdempotent: boolean;
-  /** How long an upload can be fetched. */
   uploadKeptMs: number;
   routeOf(method: string, url: URL): Route | undefined;
   /** A mistake in the request of a generation or an upload, in words. */

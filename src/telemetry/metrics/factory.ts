@@ -112,7 +112,6 @@ interface DistributionOptions<Label extends string> {
   registry: Registry;
 }
 
-/** The observations of one combination of label values. */
 export class Observations {
   readonly #bounds: readonly number[];
   /** How many are in each bucket; the last one is beyond all bounds. */

@@ -11,10 +11,8 @@ export const STORE_FAILURES = [
   "moved",
 ] as const;
 
-/** Where an answered charge was kept besides the primary. */
 export const KEPT_IN = ["replicas", "journal", "memory"] as const;
 
-/** Outcomes of BIND for a charge that is sent again. */
 export const REPLAY_OUTCOMES = ["bound", "late", "uncollected", "conflict", "forgotten"] as const;
 
 export const ARCHIVED_KINDS = ["entry", "request", "account", "key", "audit"] as const;

@@ -37,7 +37,6 @@ export function webhookMetrics({ counter, gauge }: MetricFactory) {
   return metrics;
 }
 
-/** Outcomes of callbacks to an address that a gateway has made. */
 export const CALLBACK_RESULTS = [
   "settled",
   "observed",
@@ -59,7 +58,6 @@ export const CALLBACK_RESULTS = [
 ] as const;
 export type CallbackResult = (typeof CALLBACK_RESULTS)[number];
 
-/** Callbacks that were refused before the store was asked. */
 export const CALLBACK_REFUSALS = ["forged", "limited", "overloaded"] as const;
 
 export const callbackMetrics = ({ counter }: MetricFactory) => ({

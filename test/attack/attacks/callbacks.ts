@@ -1,8 +1,7 @@
 import { Redis } from "ioredis";
 import { createCallbackAddresses } from "../../../src/gateway/callbacks.ts";
 import { digestOf, indexName, partitionOf } from "../../../src/records/names.ts";
-import { oneNode } from "../../../src/redis/nodes.ts";
-import { partitionsOf } from "../../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../../src/redis/store-facts.ts";
 import { type Attack, MARK, type Target, TEXT_TO_VIDEO } from "../attack.ts";
 import { askInTurn, startBareServer } from "../turns.ts";
 import { atOnce, Connection, deadlineOf, pipeline, scaled, Tally } from "../wire.ts";

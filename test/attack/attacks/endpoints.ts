@@ -13,7 +13,7 @@ import {
 } from "../../../src/operations/webhooks/endpoints.ts";
 import { cliActor } from "../../../src/records/actor.ts";
 import { digestOf, indexName } from "../../../src/records/names.ts";
-import { oneNode, type RedisNodes } from "../../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../../src/redis/store-facts.ts";
 import { webhookRules } from "../../../src/webhooks/operator-rules.ts";
 import type { Attack, Target } from "../attack.ts";
 import { quantile } from "../criteria.ts";

@@ -3,7 +3,7 @@ import type { Redis } from "ioredis";
 import pg from "pg";
 import { isStoredKind, type LedgerEntry, readLedger } from "../../../src/records/ledger-entries.ts";
 import { META, partitionNames } from "../../../src/records/names.ts";
-import { oneNode } from "../../../src/redis/nodes.ts";
+import { oneNode } from "../../../src/redis/store-facts.ts";
 import { type PostgresServer, startPostgres } from "../../support/postgres-server.ts";
 import { endedRequests, entryFields, entryName } from "../criteria-archive.ts";
 import type { ArchiveFacts, History, StoreEntry } from "../history.ts";

@@ -1,8 +1,7 @@
 import { setTimeout as pause } from "node:timers/promises";
 import { GENERATION_ENDPOINTS, type GenerationEndpoint } from "../../../src/domain/endpoints.ts";
 import { keyRef, partitionOf } from "../../../src/records/names.ts";
-import { oneNode } from "../../../src/redis/nodes.ts";
-import { partitionsOf } from "../../../src/redis/store-facts.ts";
+import { oneNode, partitionsOf } from "../../../src/redis/store-facts.ts";
 import { callBack, callBackUntilTaken, callbackPathOf } from "../callbacks.ts";
 import { type Customer, generate } from "../client.ts";
 import type { History, PostedCallback, UpstreamEvent } from "../history.ts";

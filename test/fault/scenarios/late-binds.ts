@@ -2,7 +2,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { dueRange, partitionNames } from "../../../src/records/names.ts";
-import { oneNode } from "../../../src/redis/nodes.ts";
+import { oneNode } from "../../../src/redis/store-facts.ts";
 import { type Customer, generate } from "../client.ts";
 import { outboxEntries } from "../gateways.ts";
 import type { ClientEvent, History } from "../history.ts";

@@ -15,8 +15,8 @@ import {
   requestName,
   taskName,
 } from "../../../src/records/names.ts";
-import { oneNode } from "../../../src/redis/nodes.ts";
 import { scriptsOf } from "../../../src/redis/script-runner.ts";
+import { oneNode } from "../../../src/redis/store-facts.ts";
 import { addMoney } from "../../support/account-money.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { startPostgres } from "../../support/postgres-server.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { setTimeout as pause } from "node:timers/promises";
 import { promisify } from "node:util";
 import { Redis } from "ioredis";
-import { oneNode } from "../../../src/redis/nodes.ts";
+import { oneNode } from "../../../src/redis/store-facts.ts";
 import { startRedis } from "../../../src/sandbox/redis.ts";
 import { childEnv } from "../../support/child-env.ts";
 import { type Customer, generate } from "../client.ts";

@@ -5,7 +5,7 @@ import { testEndpoint } from "../../../src/operations/webhooks/deliveries.ts";
 import type { Endpoint } from "../../../src/operations/webhooks/endpoints.ts";
 import { cliActor } from "../../../src/records/actor.ts";
 import { endpointNames } from "../../../src/records/names.ts";
-import type { RedisNodes } from "../../../src/redis/nodes.ts";
+import type { RedisNodes } from "../../../src/redis/store-facts.ts";
 import { holdPort } from "../../support/held-port.ts";
 import { type Customer, generate } from "../client.ts";
 import type { Telling } from "../told-stage.ts";

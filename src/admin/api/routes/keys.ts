@@ -8,7 +8,7 @@ import { changeKey, revokeKey, rotateKey } from "../../../operations/keys/change
 import { importKey, issueKeyOnce, requireNewKeysTier } from "../../../operations/keys/issue-key.ts";
 import { findKey, type KeyRecord, readKey } from "../../../operations/keys/keys.ts";
 import { OperatorError } from "../../../records/operator-error.ts";
-import type { RedisNodes } from "../../../redis/nodes.ts";
+import type { RedisNodes } from "../../../redis/store-facts.ts";
 import { ImportedKey, Key, KeyChanges, KeyRefusal, KeySecret, NewKey, Rotation } from "../account-schemas.ts";
 import * as t from "../field-schemas.ts";
 import { periodOf } from "../request.ts";

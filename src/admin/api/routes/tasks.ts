@@ -10,7 +10,7 @@ import {
   transactionsOfTask,
 } from "../../../operations/tasks/operator-tasks.ts";
 import { LISTED_STATUSES, listTasks, taskView } from "../../../operations/tasks/task-lists.ts";
-import type { RedisNodes } from "../../../redis/nodes.ts";
+import type { RedisNodes } from "../../../redis/store-facts.ts";
 import * as t from "../field-schemas.ts";
 import { NewRefund, Transaction } from "../money-schemas.ts";
 import { periodOf } from "../request.ts";

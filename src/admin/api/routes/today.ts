@@ -6,8 +6,8 @@ import { type KeyUse, topKeysByUse, usesOfKeys } from "../../../operations/keys/
 import { withLabels } from "../../../operations/labels.ts";
 import { useOfAccount } from "../../../operations/limit-use.ts";
 import { OPEN_LOOKED_AT_MAX, oldOpenRequests } from "../../../operations/store/operator-views.ts";
-import type { RedisNodes } from "../../../redis/nodes.ts";
 import { storeNowMs } from "../../../redis/server-info.ts";
+import type { RedisNodes } from "../../../redis/store-facts.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { Problem } from "../problems.ts";

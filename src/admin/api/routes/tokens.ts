@@ -10,7 +10,7 @@ import {
   tokenOfId,
 } from "../../../operations/access/tokens.ts";
 import { badCursor } from "../../../records/cursors.ts";
-import type { RedisNodes } from "../../../redis/nodes.ts";
+import type { RedisNodes } from "../../../redis/store-facts.ts";
 import type { Grantee } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { operation, page, route } from "../route.ts";

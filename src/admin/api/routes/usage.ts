@@ -12,7 +12,6 @@ import { AllUsage, TopAccounts, Usage } from "../schemas.ts";
 const GROUPS = ["day", "endpoint", "key"] as const;
 const ALL_GROUPS = ["day", "month", "account", "endpoint", "key"] as const;
 
-/** Of the usage of an account. */
 const ROWS_MAX = 1000;
 
 const day = (description: string) =>

@@ -15,7 +15,7 @@ import {
   resealSecrets,
   rotateSecret,
 } from "../../../operations/webhooks/endpoints.ts";
-import type { RedisNodes } from "../../../redis/nodes.ts";
+import type { RedisNodes } from "../../../redis/store-facts.ts";
 import { requireAllAccounts } from "../authorize.ts";
 import * as t from "../field-schemas.ts";
 import { type Answer, type ApiCall, operation, page } from "../route.ts";

@@ -7,7 +7,6 @@ const API = "../manage/v1";
 const PATIENCE_MS = 20_000;
 const DONE_OR_NOT = "; what was asked for may be done all the same";
 
-/** A request that was answered with an error, in words. */
 export class ApiError extends Error {
   /** @param {number} status 0 where nothing was answered @param {string} message */
   constructor(status, message) {

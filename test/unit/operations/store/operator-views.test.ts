@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { expect, test } from "vitest";
 import { KEYS_LOOKED_AT_MAX, topKeysByUse } from "../../../../src/operations/keys/operator-keys.ts";
-import { oneNode, type RedisNodes } from "../../../../src/redis/nodes.ts";
+import { oneNode, type RedisNodes } from "../../../../src/redis/store-facts.ts";
 
 const DAY_MS = 86_400_000;
 const TIERS = { standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 } };

@@ -21,7 +21,6 @@ import {
 } from "../fields.js";
 import { count, signed } from "../format.js";
 
-/** From so many credits on the console asks again. */
 const MANY_CREDITS = 10_000;
 
 /** @returns {Promise<string | undefined>} the id of the account that was made */

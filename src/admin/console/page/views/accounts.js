@@ -229,7 +229,6 @@ const partLinks = (id, current) =>
       })),
   )}</nav>`;
 
-/** Names the parts that the token may read. */
 const usageTitle = () => (may("keys:read") ? (may("usage:read") ? "Usage and keys" : "Keys") : "Usage");
 
 /** @param {string} _ @param {Context} context @param {Reading} reading @returns {Promise<Content>} */

@@ -21,7 +21,6 @@ import { Plot } from "../plots.js";
 import { optionList, table } from "../table.js";
 import { runningOut } from "./accounts.js";
 
-/** Whose latency is shown. */
 const LATENCY_KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
 
 const perSecond = {
