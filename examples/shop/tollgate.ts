@@ -35,7 +35,7 @@ export type Tollgate = ReturnType<typeof createTollgate>;
  * tried again when the connection breaks or Tollgate is overloaded. Where a first answer was lost, three of them answer their
  * repeat in another way, which their callers must expect: createAccount, createKey and rotateKey.
  * @param url of the admin port, such as http://127.0.0.1:9090
- * @param token with the scopes accounts:write, accounts:reinstate, keys:read, keys:write, credits:write, tasks:write, usage:read
+ * @param token with the scopes that README.md names
  */
 export function createTollgate({ url, token }: { url: string; token: string }) {
   async function once<T>(

@@ -26,7 +26,7 @@ export function validateBody(
   const validation = validateGeneration(endpoint, others, config.sourceVideoHost);
   // Many clients write `null` for an absent member.
   if (callBackUrl === null) return validation;
-  if (typeof callBackUrl !== "string" || !isWebUrl(callBackUrl)) {
+  if (typeof callBackUrl !== "string" || !callBackUrl.isWellFormed() || !isWebUrl(callBackUrl)) {
     const problem = { path: "/callBackUrl", message: "callBackUrl must be a well-formed http or https URL" };
     return { ok: false, problems: validation.ok ? [problem] : [...validation.problems, problem] };
   }

@@ -60,11 +60,11 @@ export async function generate(
   const priced = pricesAround(config.priceLists, endpoint, validation.body, nowMs);
   exchange.price = priced.price;
   const generation = generationOf(context, API_PREFIX + endpoint, priced, validation, relayed);
-  const refusedFromMemory = refuseFromMemory(context, generation);
-  if (refusedFromMemory) return refusedFromMemory;
   const create = ({ body, text }: ValidBody) => context.upstream.create({ endpoint, body, text });
   const request = create(relayed?.sent ?? validation);
   if ("unsupported" in request) return refuseKnown(context, invalid(request.unsupported));
+  const refusedFromMemory = refuseFromMemory(context, generation);
+  if (refusedFromMemory) return refusedFromMemory;
   if ("outcome" in request)
     return refuseKnown(context, generationRefusal(context, { ...request, outcome: "unreachable" }));
   const calledAtMs = gateway.overLimit.now();

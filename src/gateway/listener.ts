@@ -31,6 +31,9 @@ import { RequestLifecycle } from "./request-lifecycle.ts";
 import { createFallbackMemory } from "./unmetered.ts";
 import type { Upstreams } from "./upstreams.ts";
 
+/** Not imported: decision 0040. */
+const { STATUS_CODES } = process.getBuiltinModule("node:http");
+
 interface Timeouts {
   headersTimeoutMs: number;
   keepAliveTimeoutMs: number;
@@ -197,22 +200,13 @@ function endUnknown(socket: Duplex, refused: Refusal, options: ListenerOptions):
 /** Answers on the bare socket, and closes it a moment later. Node's response would close it at once. */
 function endRaw(socket: Duplex, { status, body }: ApiAnswer, lines: readonly string[]): void {
   socket.on("error", () => socket.destroy());
-  let head = `HTTP/1.1 ${status} ${REASONS[status] ?? "Error"}\r\nDate: ${new Date().toUTCString()}\r\n`;
+  let head = `HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\nDate: ${new Date().toUTCString()}\r\n`;
   for (let at = 0; at < lines.length; at += 2) head += `${lines[at]}: ${lines[at + 1]}\r\n`;
   socket.end(`${head}\r\n${body}`);
   // Read and discard the rest of the request: otherwise a reset would overtake the response.
   socket.resume();
   setTimeout(() => socket.destroy(), 1000).unref();
 }
-
-const REASONS: Record<number, string> = {
-  400: "Bad Request",
-  401: "Unauthorized",
-  408: "Request Timeout",
-  413: "Content Too Large",
-  431: "Request Header Fields Too Large",
-  505: "HTTP Version Not Supported",
-};
 
 export type PublicPort = ReturnType<typeof createPublicPort>;
 

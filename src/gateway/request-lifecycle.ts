@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
 import { isRelaying } from "../config/relayed-body.ts";
-import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
+import { API_PREFIX, decoded, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
 import { type ApiAnswer, type HandlerResult, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
@@ -374,7 +374,7 @@ const OUTSIDE: Route = { kind: "outside", template: "unknown" };
 /** All route templates, for documentation and for tests of the closed label set. */
 export const ROUTE_TEMPLATES = [...FIXED.keys(), TASK_TEMPLATE, CALLBACK_TEMPLATE, "unknown", "none"];
 
-/** Finds the route. Paths are compared as sent: no decoding, no case folding, no trailing slash. The query is no part of it. */
+/** Finds the route. Paths are compared as sent: no decoding but of a task id, no case folding, no trailing slash. The query is no part of it. */
 export function route(method: string, target: string): Route {
   const query = target.indexOf("?");
   const path = query < 0 ? target : target.slice(0, query);
@@ -384,7 +384,9 @@ export function route(method: string, target: string): Route {
     return { kind: "wrong_method", allow: fixed.method, template: fixed.route.template };
   }
   if (path.startsWith(TASKS) && path.length > TASKS.length && !path.includes("/", TASKS.length)) {
-    if (method === "GET") return { kind: "task", taskId: path.slice(TASKS.length), template: TASK_TEMPLATE };
+    // Many clients send `~` as `%7E`. RFC 3986 section 2.3.
+    if (method === "GET")
+      return { kind: "task", taskId: decoded(path.slice(TASKS.length)), template: TASK_TEMPLATE };
     return { kind: "wrong_method", allow: "GET", template: TASK_TEMPLATE };
   }
   if (path.startsWith(CALLBACKS))

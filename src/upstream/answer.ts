@@ -254,12 +254,15 @@ const WORD_CHARS_SHOWN_MAX = 32;
 const isVideoUrl = (value: unknown): boolean =>
   typeof value === "string" && /^ *https?:\/\//i.test(value) && URL.canParse(value);
 
-/** Progress and times in the API's forms: a number of percent, ISO 8601 in UTC. What cannot be read is left out. */
+/** Some upstreams write `null` for a field that is absent. */
+const TEXTS = ["thumbnail_url", "failure_reason"] as const;
+
+/** Fields in the API's forms: a number of percent, texts, times in ISO 8601 and UTC. What cannot be read is left out. */
 function normalizeFields(data: Record<string, unknown>, createdAtMs: number | undefined): void {
+  for (const name of TEXTS) if (data[name] !== undefined && typeof data[name] !== "string") delete data[name];
   if (data.progress !== undefined) replace(data, "progress", percent(data.progress));
   if (data.completed_at !== undefined) replace(data, "completed_at", utcTime(data.completed_at));
   const created = data.created_at;
-  if (typeof created === "string" && UTC_TIME.test(created)) return;
   // The API requires it, and the time of the charge is better than a number without a unit.
   if (createdAtMs === undefined) replace(data, "created_at", utcTime(created));
   else {

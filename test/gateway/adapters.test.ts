@@ -149,6 +149,17 @@ test("a parameter that the upstream lacks is refused with 400, before anything i
   expect((await balance()).held).toBe(0);
 });
 
+// The order of checks: validation, then the limits.
+test("it is 400 also for a key that is over its limit and hammers", async () => {
+  const { answers, gateway } = await given();
+  answers["/videos"] = [200, JSON.stringify({ id: crypto.randomUUID() })];
+  const { key } = await gateway.givenKey({ limits: { rate_limit: 1 } });
+  const create = (body: object = BOAT) => gateway.request("POST", TEXT_TO_VIDEO, { key, body });
+  expectStatus(await create(), 200);
+  for (let n = 0; n < 8; n++) expect((await create()).body.code).toBe(2001);
+  expectStatus(await create({ ...BOAT, aspectRatio: "1:1" }), 400);
+});
+
 // Guarantee: no charge without an id in hand, and no crash, whatever an upstream or an adapter does.
 describe("nothing is charged, and the gateway goes on, for", () => {
   const throwing = (called: keyof Adapter) =>

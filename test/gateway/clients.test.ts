@@ -159,3 +159,22 @@ test.each(NAMES)("%s outlasts an outcome that is unknown for 103 s, with one key
   expect(keys.length).toBeGreaterThan(1);
   expect([...new Set(keys)]).toEqual([expect.stringMatching(/^[0-9a-f-]{36}$/)]);
 });
+
+// Guarantee: `tries` bounds what a call sends, whatever is answered.
+test.each(NAMES)("%s gives up on a service that stays busy", async (name) => {
+  let requests = 0;
+  const server = createHttpServer((req, res) => {
+    req.resume().on("end", () => {
+      // A recipe that goes on is stopped by a definite refusal.
+      const code = ++requests > 50 ? 400 : 503;
+      res.writeHead(code, { "Content-Type": "application/json", "Retry-After": "1" });
+      res.end(JSON.stringify({ code, error: "busy", retryAfter: 1 }));
+    });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  onTestFinished(() => void server.close());
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  await expect(runRecipe(name, url, "sk_x", true)).rejects.toThrow();
+  expect(requests).toBe(name === "openai.mjs" ? 26 : 6);
+});

@@ -195,6 +195,8 @@ test("with callbacks: all every endpoint takes one, of an origin that the accoun
   await stage.manage("POST", `/accounts/${accountId}/webhooks`, {
     body: { url: `${receiver.url}/registered`, events: ["task.failed"] },
   });
+  // It would be called at another address: half a surrogate pair has no UTF-8.
+  expectStatus(await generate(`${receiver.url}/\ud800`), 400);
   expectStatus(await generate(null), 200);
   expect(latest().callBackUrl).toBeUndefined();
   expectStatus(await generate(`${receiver.url}/other`), 200);

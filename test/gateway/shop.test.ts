@@ -1,6 +1,7 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -13,17 +14,8 @@ import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 // Guarantee: examples/shop does what its README says, against a real gateway, with a token that may do just that.
 
 const FOLDER = join(import.meta.dirname, "../../examples/shop");
-const SCOPES = [
-  "accounts:read",
-  "accounts:write",
-  "accounts:reinstate",
-  "keys:read",
-  "keys:write",
-  "credits:write",
-  "tasks:read",
-  "tasks:write",
-  "usage:read",
-];
+/** Those that the README makes the token with. */
+const SCOPES = /--scopes (\S+)/.exec(readFileSync(join(FOLDER, "README.md"), "utf8"))![1]!.split(",");
 
 let stage: ManageStage;
 let token: string;

@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { setTimeout as pause } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { expectStatus, givenGateway, limitsOf, type TestGateway, until } from "../support/gateway.ts";
@@ -9,6 +10,7 @@ import {
   head,
   rawClient,
   rawGeneration,
+  setStatus,
   TEXT_TO_VIDEO,
 } from "./spec-stage.ts";
 
@@ -178,6 +180,16 @@ describe("a body that turns out not to be well-formed, of a request whose head w
     ]);
     expect(JSON.parse(logged()[0]!)).not.toHaveProperty("client_gone");
     await expectUnconsumed(gateway, issued);
+  });
+
+  test("of a suspended account: 403 Forbidden", async () => {
+    const issued = await gateway.givenKey();
+    await setStatus(gateway, issued, "suspended");
+    const raw = await client();
+    const answer = once(raw.socket, "data");
+    const lines = [bearer(issued.key), "Content-Type: application/json", "Transfer-Encoding: chunked"];
+    raw.write(`${head(`POST ${TEXT_TO_VIDEO} HTTP/1.1`, "Host: a", ...lines)}3\r\nabcxyz\r\n`);
+    expect(String(await answer)).toMatch(/^HTTP\/1\.1 403 Forbidden\r\n/);
   });
 
   test("a request refused for another reason at that moment is answered once", async () => {

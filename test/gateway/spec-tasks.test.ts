@@ -36,7 +36,7 @@ describe("whose task it is", () => {
     const stranger = await gateway.givenKey();
     const id = await givenTask(owner);
     expectStatus(await poll(uncached, owner, id), 200);
-    const ids = [id, "task_unknown", "a%2Fb", "x".repeat(201), "%00"];
+    const ids = [id, "task_unknown", "a%2Fb", "x".repeat(201), "%00", "%2e%2e%2fcredits", "%zz"];
     const bodies = [];
     for (const other of ids) {
       const reply = await poll(uncached, stranger, other);

@@ -16,6 +16,7 @@ import { type EdgeProxy, isInstalled, type Place, PROXIES } from "../support/edg
 import { type Reply, send } from "../support/gateway.ts";
 import { startGenerator } from "../support/generator.ts";
 import { type Sections, startGatewayProcess } from "../support/processes.ts";
+import { rawClient } from "../support/raw-client.ts";
 import { until } from "../support/until.ts";
 
 const CREDITS = "/api/v1/credits";
@@ -24,6 +25,23 @@ const LOAD_MS = 10_000;
 const LOAD_REQUESTS_MAX = 20_000;
 const UNLIMITED = { rate_limit: 100_000, max_concurrent: 100_000, daily_limit: 1_000_000 };
 const UNKNOWN_KEYS = 5;
+
+/** Beginnings of requests that a proxy may refuse by itself. */
+const MALFORMED = [
+  ["a method in lower case", `get ${CREDITS} HTTP/1.1`],
+  ["TRACE", `TRACE ${CREDITS} HTTP/1.1`],
+  ["CONNECT", "CONNECT a:443 HTTP/1.1"],
+  ["HTTP/2.0 as version", `GET ${CREDITS} HTTP/2.0`],
+  ["a NUL in the path", "GET /api/v1/%00 HTTP/1.1"],
+  ["steps out of the path", "GET /../../x HTTP/1.1"],
+  ["the path of its own errors", "GET /nginx/refused HTTP/1.1"],
+] as const;
+/** HAProxy's page for these cannot be changed. */
+const UNPARSED = [
+  ["a path of 20,000 characters", `GET /${"a".repeat(20_000)} HTTP/1.1`],
+  ["another transfer coding", `POST ${TEXT_TO_VIDEO} HTTP/1.1\r\nTransfer-Encoding: gzip`],
+  ["TLS on the plain port", "\x16\x03\x01\x02\0"],
+] as const;
 
 type Stage = Awaited<ReturnType<typeof givenProxy>>;
 
@@ -162,6 +180,24 @@ for (const proxy of PROXIES) {
         await until(() => stage.uploads() > 0, "the upload's first bytes to be upstream");
         upload.end(Buffer.concat([file.subarray(half), end]));
         expect(await answer).toBe(200);
+      });
+
+      test.each(proxy.name === "haproxy" ? MALFORMED : [...MALFORMED, ...UNPARSED])(
+        "%s gets our envelope",
+        async (_, begin) => {
+          const client = await rawClient(stage.url);
+          client.send(`${begin}\r\nHost: a\r\nConnection: close\r\n\r\n`);
+          await client.ended();
+          const [head = "", text = ""] = client.received().split("\r\n\r\n");
+          const [, status] = /^HTTP\/1\.1 (4\d\d|50[1-5]) /.exec(head) ?? [];
+          expect(JSON.parse(text)).toMatchObject({ code: Number(status), error: expect.any(String) });
+        },
+      );
+
+      // Guarantee: headers are as long as the gateway takes them.
+      test("passes 14,000 bytes of one header on", async () => {
+        const headers = { "x-padding": "a".repeat(14_000) };
+        expect((await send(stage.url, "GET", CREDITS, { key: stage.key, headers })).status).toBe(200);
       });
 
       // Guarantee: nobody dodges a limit per address by a header, not even from an address that is trusted.

@@ -74,10 +74,6 @@ const nginx: EdgeProxy = {
   program: "/usr/sbin/nginx",
   looksAtReadiness: false,
   async start({ port, gateways: [first, second], ca, folder }) {
-    const file = join(folder, "nginx.conf");
-    const folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
-      (each) => `${each}_temp_path ${folder}/${each};`,
-    );
     const tls: [string, string][] =
       ca === undefined
         ? []
@@ -90,15 +86,25 @@ const nginx: EdgeProxy = {
       ["listen 80;", `listen 127.0.0.1:${port};`],
       ["10.0.0.11:8080", first.host],
       ["10.0.0.12:8080", second.host],
-      ["http {", `http {\naccess_log off;\n${folders.join("\n")}\n`],
       ...tls,
     ]);
-    await writeFile(file, `daemon off;\npid ${folder}/pid;\nerror_log ${folder}/errors;\n${text}`);
-    await run(this.program, ["-t", "-p", folder, "-c", file]);
-    return startChild(this.program, ["-p", folder, "-c", file], { stdio: "ignore" });
+    return startNginx(text, folder);
   },
 };
 
+/** @param text a whole configuration with one `http` block */
+export async function startNginx(text: string, folder: string): Promise<GuardedChild> {
+  const file = join(folder, "nginx.conf");
+  const folders = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"].map(
+    (each) => `${each}_temp_path ${folder}/${each};`,
+  );
+  const http = text.replace("http {", `http {\naccess_log off;\n${folders.join("\n")}\n`);
+  await writeFile(file, `daemon off;\npid ${folder}/pid;\nerror_log ${folder}/errors;\n${http}`);
+  await run(nginx.program, ["-t", "-p", folder, "-c", file]);
+  return startChild(nginx.program, ["-p", folder, "-c", file], { stdio: "ignore" });
+}
+
+export const NGINX = nginx.program;
 export const PROXIES: readonly EdgeProxy[] = [haproxy, nginx];
 
 /** True if a program is there. Says so if not: tests that need it are left out then. */

@@ -20,6 +20,11 @@ test("upload, credits and tasks", () => {
   });
 });
 
+// Guarantee: a paid task is found by clients that write `~` as `%7E`, as Java's URLEncoder does. RFC 3986 section 6.2.2.2.
+test.each(["%7Ee%7EdGFzay8x", "~e~dGFz%61y8x"])("a task id may be percent-encoded: %s", (written) => {
+  expect(route("GET", `/api/v1/tasks/${written}`)).toMatchObject({ kind: "task", taskId: "~e~dGFzay8x" });
+});
+
 test("a query does not matter", () => {
   expect(route("GET", "/api/v1/credits?x=1").kind).toBe("credits");
   expect(route("GET", "/api/v1/tasks/abc?x=/y")).toMatchObject({ kind: "task", taskId: "abc" });

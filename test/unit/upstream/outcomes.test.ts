@@ -502,6 +502,13 @@ describe("a poll", () => {
     ["completed_at", true, undefined],
     ["created_at", "2026-01-01T02:00:00+02:00", "2026-01-01T00:00:00.000Z"],
     ["created_at", "2026-01-01T00:00:00", "2030-01-01T00:00:00.000Z"],
+    ["created_at", "0000-00-00T00:00:00Z", "2030-01-01T00:00:00.000Z"],
+    ["created_at", "2026-01-01T00:00:00.5Z", "2026-01-01T00:00:00.5Z"],
+    ["thumbnail_url", null, undefined],
+    ["thumbnail_url", { small: "https://v.example/1.png" }, undefined],
+    ["failure_reason", null, undefined],
+    ["failure_reason", { code: 7 }, undefined],
+    ["failure_reason", "no boat", "no boat"],
   ])("%s %j reaches the customer as %j", (name, said, shown) => {
     const outcome = readPoll(ok({ ...task, [name]: said }), ID, Date.UTC(2030, 0, 1));
     const data = outcome.outcome === "task" && JSON.parse(outcome.data);

@@ -1,6 +1,7 @@
 import { execFile, spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { Webhook } from "standardwebhooks";
@@ -160,6 +161,10 @@ test("the example receiver.mjs takes what is signed, works once per message, and
     return sender.send({ url, headers, body });
   };
   await soon(async () => expect(await send(secret)).toMatchObject({ outcome: "delivered", status: 204 }));
+  // Anybody can begin a request and leave.
+  const leaving = connect(held.port, "127.0.0.1");
+  leaving.end("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\nbegun");
+  await once(leaving.resume(), "close");
   expect(await send(secret)).toMatchObject({ outcome: "delivered" });
   expect(await send(newSecret())).toMatchObject({ outcome: "failed", status: 401 });
   await soon(() => expect(printed).toBe("task.completed task_1\n"));
