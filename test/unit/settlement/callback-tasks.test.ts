@@ -1,0 +1,67 @@
+import type { Redis } from "ioredis";
+import { expect, test, vi } from "vitest";
+import { claimName, claimText, requestName } from "../../../src/records/names.ts";
+import { requestText } from "../../../src/records/records.ts";
+import { CallbackTasks, type CallbackTasksOptions } from "../../../src/settlement/callback-tasks.ts";
+import { createLogger } from "../../../src/telemetry/log.ts";
+import { createMetrics } from "../../../src/telemetry/metrics.ts";
+import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
+
+const REQUEST = { requestId: "req", partition: 5 };
+const HELD = { state: "held", account_id: "acc", key_id: "key", price: "10", admitted_at: "1" };
+const COMPLETED: PollOutcome = { outcome: "task", status: "completed", data: "{}" };
+
+/** A request of unknown outcome, and what the upstream answers about each task. */
+function givenRequest(answers: Record<string, PollOutcome>, claims: Record<string, string> = {}) {
+  const values = { ...claims, [requestName(REQUEST.partition, REQUEST.requestId)]: requestText(HELD) };
+  const redis = { get: async (name: string) => values[name] ?? null } as unknown as Redis;
+  const primary = {
+    nowMs: () => 2,
+    command: <T>(work: (redis: Redis) => Promise<T>): Promise<T> => work(redis),
+  };
+  const store = {
+    bind: vi.fn(async () => "bound"),
+    observe: vi.fn(async () => ({ outcome: "finished" })),
+  };
+  const upstream = { tagOf: () => "tag", poll: async (taskId: string) => answers[taskId] };
+  const tasks = { refundFailed: true, maxAgeMs: 60_000, pollIntervalMs: 1000, retentionMs: 60_000 };
+  const options = {
+    connection: { of: () => primary, ofName: () => primary, known: { facts: { id: "store" } } },
+    store,
+    upstream: () => upstream,
+    upstreamOf: () => upstream,
+    settings: () => ({ tiers: {}, tasks }),
+    metrics: createMetrics(),
+    log: createLogger("silent"),
+  } as unknown as CallbackTasksOptions;
+  const callbacks = new CallbackTasks(options);
+  const callBack = (taskId?: string) => callbacks.settle(REQUEST, async () => taskId);
+  return { callBack, ...store };
+}
+
+// Guarantee: a callback that names another task, by mistake or on purpose, costs nobody the video of the right one.
+test.each<[string, PollOutcome, claims: Record<string, string>]>([
+  ["unknown_task", { outcome: "gone" }, {}],
+  ["unconfirmed", { outcome: "refused", status: 410, code: 410, text: "", detail: "", aboutTask: true }, {}],
+  ["conflict", COMPLETED, { [claimName("wrong")]: claimText("another", 6) }],
+])(
+  "beside a callback that ends as %s, one that names the right task binds it",
+  async (result, answer, claims) => {
+    const { callBack, bind, observe } = givenRequest({ wrong: answer, right: COMPLETED }, claims);
+    const results = await Promise.all([callBack(), callBack("wrong"), callBack("right")]);
+    expect(results).toEqual(["no_task", result, "bound"]);
+    expect(bind).toHaveBeenCalledExactlyOnceWith(
+      expect.objectContaining({ requestId: "req", price: 10 }),
+      expect.objectContaining({ taskId: "right" }),
+    );
+    expect(observe).toHaveBeenCalledOnce();
+  },
+);
+
+test("a callback after one that failed is settled on its own", async () => {
+  const { callBack, bind } = givenRequest({ right: COMPLETED });
+  bind.mockRejectedValueOnce(new Error("away"));
+  const [failed, settled] = await Promise.allSettled([callBack("right"), callBack("right")]);
+  expect(failed).toMatchObject({ status: "rejected" });
+  expect(settled).toEqual({ status: "fulfilled", value: "bound" });
+});
