@@ -97,3 +97,29 @@ test.each<[string, (holds: Holds, generation: Generation) => Promise<unknown>]>(
   expect(run).toHaveBeenCalledOnce();
   expect(defer).toHaveBeenCalledOnce();
 });
+
+test("an ADMIT that the store has refused leaves nothing to void", async () => {
+  const full = Object.assign(new Error("OOM command not allowed"), { name: "ReplyError" });
+  const failure = new Error("refused", { cause: full });
+  const { holds, defer } = givenHolds(() => primaryThat(() => Promise.reject(failure)));
+  await expect(holds.admit({ ...GENERATION }, TIERS)).rejects.toBe(failure);
+  expect(defer).not.toHaveBeenCalled();
+});
+
+test("a stale ADMIT is sent once more, and an admitted request knows its store and when it was admitted", async () => {
+  const state = { limit: 10, remaining: 9, active: 1, concurrentLimit: 3 };
+  const admitted = { outcome: "admitted", tier: "standard", state, admittedAtMs: 7 };
+  const run = vi
+    .fn<() => Promise<unknown>>(async () => ({ outcome: "stale", tier: "standard" }))
+    .mockResolvedValueOnce({ outcome: "stale", tier: "standard" })
+    .mockResolvedValueOnce(admitted)
+    .mockResolvedValueOnce(admitted);
+  const { holds } = givenHolds(() => primaryThat(run));
+  const generation: Generation = { ...GENERATION, storeId: undefined };
+  expect(await holds.admit(generation, TIERS)).toMatchObject({ outcome: "admitted" });
+  expect(generation).toMatchObject({ storeId: FACTS.id, admittedAtMs: 7 });
+  await holds.admit({ ...GENERATION }, TIERS);
+  expect(run).toHaveBeenCalledTimes(3);
+  expect(await holds.admit({ ...GENERATION }, TIERS)).toMatchObject({ outcome: "stale" });
+  expect(run).toHaveBeenCalledTimes(5);
+});
