@@ -1,7 +1,7 @@
 import type { Redis } from "ioredis";
 import { expect, test, vi } from "vitest";
 import { claimName, claimText, requestName } from "../../../src/records/names.ts";
-import { requestText } from "../../../src/records/records.ts";
+import { type RequestRecord, requestText } from "../../../src/records/records.ts";
 import { CallbackTasks, type CallbackTasksOptions } from "../../../src/settlement/callback-tasks.ts";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import { createMetrics } from "../../../src/telemetry/metrics.ts";
@@ -12,8 +12,12 @@ const HELD = { state: "held", account_id: "acc", key_id: "key", price: "10", adm
 const COMPLETED: PollOutcome = { outcome: "task", status: "completed", data: "{}" };
 
 /** A request of unknown outcome, and what the upstream answers about each task. */
-function givenRequest(answers: Record<string, PollOutcome>, claims: Record<string, string> = {}) {
-  const values = { ...claims, [requestName(REQUEST.partition, REQUEST.requestId)]: requestText(HELD) };
+function givenRequest(
+  answers: Record<string, PollOutcome>,
+  claims: Record<string, string> = {},
+  record: RequestRecord = HELD,
+) {
+  const values = { ...claims, [requestName(REQUEST.partition, REQUEST.requestId)]: requestText(record) };
   const redis = { get: async (name: string) => values[name] ?? null } as unknown as Redis;
   const primary = {
     nowMs: () => 2,
@@ -64,4 +68,16 @@ test("a callback after one that failed is settled on its own", async () => {
   const [failed, settled] = await Promise.allSettled([callBack("right"), callBack("right")]);
   expect(failed).toMatchObject({ status: "rejected" });
   expect(settled).toEqual({ status: "fulfilled", value: "bound" });
+});
+
+// Guarantee: nobody pays for a request of which the upstream said that it has made no task.
+test.each([
+  ["due", "bound"],
+  ["released", "bound"],
+  ["refused", "void"],
+  ["unsent", "void"],
+])("a callback about a request that is void as %s: %s", async (reason, result) => {
+  const { callBack, bind } = givenRequest({ right: COMPLETED }, {}, { ...HELD, state: "void", reason });
+  expect(await callBack("right")).toBe(result);
+  expect(bind).toHaveBeenCalledTimes(result === "bound" ? 1 : 0);
 });
