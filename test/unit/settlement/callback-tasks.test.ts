@@ -24,7 +24,7 @@ function givenRequest(
     command: <T>(work: (redis: Redis) => Promise<T>): Promise<T> => work(redis),
   };
   const store = {
-    bind: vi.fn(async () => "bound"),
+    bind: vi.fn<() => Promise<string | undefined>>(async () => "bound"),
     observe: vi.fn(async () => ({ outcome: "finished" })),
   };
   const upstream = { tagOf: () => "tag", poll: async (taskId: string) => answers[taskId] };
@@ -56,7 +56,7 @@ test.each<[string, PollOutcome, claims: Record<string, string>]>([
     expect(results).toEqual(["no_task", result, "bound"]);
     expect(bind).toHaveBeenCalledExactlyOnceWith(
       expect.objectContaining({ requestId: "req", price: 10 }),
-      expect.objectContaining({ taskId: "right" }),
+      expect.objectContaining({ taskId: "right", upstream: "tag", maxAgeMs: 60_000, pollMs: 1000 }),
     );
     expect(observe).toHaveBeenCalledOnce();
   },
@@ -80,4 +80,24 @@ test.each([
   const { callBack, bind } = givenRequest({ right: COMPLETED }, {}, { ...HELD, state: "void", reason });
   expect(await callBack("right")).toBe(result);
   expect(bind).toHaveBeenCalledTimes(result === "bound" ? 1 : 0);
+});
+
+test("a task that this request has claimed already is no other's", async () => {
+  const claims = { [claimName("right")]: claimText(REQUEST.requestId, REQUEST.partition) };
+  const { callBack } = givenRequest({ right: COMPLETED }, claims);
+  expect(await callBack("right")).toBe("bound");
+});
+
+test.each([
+  ["bound", "bound", 1],
+  ["late", "late", 1],
+  ["uncollected", "uncollected", 1],
+  ["conflict", "conflict", 0],
+  ["forgotten", "forgotten", 0],
+  [undefined, "waiting", 0],
+])("a callback whose BIND is answered %s ends as %s, with %d observation", async (binding, result, times) => {
+  const { callBack, bind, observe } = givenRequest({ right: COMPLETED });
+  bind.mockResolvedValueOnce(binding);
+  expect(await callBack("right")).toBe(result);
+  expect(observe).toHaveBeenCalledTimes(times);
 });
