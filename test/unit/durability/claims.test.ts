@@ -16,16 +16,16 @@ const CALL = {
 const saying = (words: string): Error => Object.assign(new Error(words), { name: "ReplyError" });
 
 /** A Redis Cluster where commands about claims end so. @param place of the claim, seen from the account's primary */
-function givenCluster(answer: Error | string[], place: "same" | "another") {
+function givenCluster(answer: Error | (string | null)[], place: "same" | "another") {
   const run = vi.fn(async (): Promise<unknown> => "bound");
-  const command = async () => (answer instanceof Error ? Promise.reject(answer) : answer);
+  const command = vi.fn(async () => (answer instanceof Error ? Promise.reject(answer) : answer));
   const primary = { run, command };
   const store = {
     of: () => primary,
     ofName: () => (place === "same" ? primary : { command }),
     known: { facts: { partitions: 64, cluster: true } },
   };
-  return { tasks: createTaskIds(store as unknown as Parameters<typeof createTaskIds>[0]), run };
+  return { tasks: createTaskIds(store as unknown as Parameters<typeof createTaskIds>[0]), run, command };
 }
 
 // Guarantee: a claim that cannot be taken keeps no other charge of the account's primary back, and nothing is charged without it.
@@ -47,6 +47,8 @@ test("a charge that was answered before is repeated without its claim, but not p
   const elsewhere = givenCluster(new Error("Connection is closed."), "another");
   expect(await elsewhere.tasks.bind(CALL, true)).toBe("bound");
   expect(elsewhere.run).toHaveBeenCalledExactlyOnceWith(bindClaimed, CALL);
+  elsewhere.run.mockResolvedValueOnce("forgotten");
+  expect(await elsewhere.tasks.bind(CALL, true)).toBe("forgotten");
   const failure = new Error("Connection is closed.");
   const here = givenCluster(failure, "same");
   await expect(here.tasks.bind(CALL, true)).rejects.toBe(failure);
@@ -65,3 +67,18 @@ test("a charge of a task id that another request has waits until that is marked,
     expect.objectContaining({ ownerId: "another", partition: 6 }),
   );
 });
+
+test.each([
+  ["bound", 1],
+  ["uncollected", 1],
+  ["forgotten", 2],
+  ["conflict", 2],
+])(
+  "the claim of a charge that ends as %s takes %d commands: it is removed without a charge",
+  async (outcome, commands) => {
+    const { tasks, run, command } = givenCluster([null], "another");
+    run.mockResolvedValueOnce(outcome);
+    expect(await tasks.bind(CALL)).toBe(outcome);
+    expect(command).toHaveBeenCalledTimes(commands);
+  },
+);
