@@ -443,12 +443,12 @@ test("a settlement that is deferred is on disk before its request goes on, and o
   const ended = settlements
     .defer({ script: "void", storeId: own.known.facts?.id, atMs: own.nowMs(), call })
     .then(goesOn);
-  expect(own.of(5).breaker.isOpen).toBe(true);
+  expect(own.breaker.isOpen).toBe(true);
   await setImmediate();
   expect(goesOn).not.toHaveBeenCalled();
   onDisk.resolve();
   await ended;
-  await until(() => !own.of(5).breaker.isOpen);
+  await until(() => !own.breaker.isOpen);
   expect(settlements.outbox.size()).toBe(0);
   await settlements.close();
   own.close();
