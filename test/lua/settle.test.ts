@@ -1,6 +1,9 @@
 import { setImmediate } from "node:timers/promises";
 import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
-import { dueFrom, idempotencyName, keyRef } from "../../src/records/names.ts";
+import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { dueFrom, idempotencyName, keyRef, requestName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { memoryJournal } from "../support/memory-journal.ts";
 import {
@@ -17,6 +20,7 @@ import {
   times,
 } from "../support/store.ts";
 import { readCounters } from "../support/stored-records.ts";
+import { readRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
 
 // BIND and VOID: what becomes of a hold.
@@ -430,6 +434,20 @@ test("settlements that the store could not answer are kept whole, and work later
   expect(await stage.settle(taking!)).toBe("void");
   expect(await stage.settle(binding!)).toBe("bound");
   expect(await state(key)).toMatchObject({ balance: 990, totalUsed: 10, totalRequests: 1, active: 1 });
+});
+
+// Guarantee: a callback may still charge what an operator released, and its Idempotency-Key serves the next try.
+test("a hold that an operator releases is void as released, and frees its Idempotency-Key", async () => {
+  const own = createStage(connection, { partition: 5 });
+  const key = await own.givenKey();
+  const idempotency = { digest: randomId("digest"), fingerprint: "same" };
+  const held = own.request(key, { idempotency });
+  await own.admit(held);
+  const released = await releaseTask(oneNode(own.redis), held.requestId, cliActor());
+  expect(released).toEqual({ outcome: "voided", credits: held.price });
+  const record = await readRequest(own.redis, requestName(5, held.requestId));
+  expect(record).toMatchObject({ state: "void", reason: "released" });
+  expect(await own.admit(own.request(key, { idempotency }))).toMatchObject({ outcome: "admitted" });
 });
 
 test("a settlement that is deferred is on disk before its request goes on, and opens its primary's breaker", async () => {
