@@ -64,12 +64,10 @@ export function pricesAround(
   if (lists.length === 1) return { price: priceOf(lists[0]!.table, endpoint, body) };
   const price = priceOf(priceListAt(lists, atMs).table, endpoint, body);
   const before = priceListAt(lists, atMs - CLOCK_SLACK_MS);
-  const around = lists.filter(
-    ({ fromMs }) =>
-      fromMs > atMs - CLOCK_SLACK_MS && fromMs <= atMs + CLOCK_SLACK_MS && fromMs > before.fromMs,
-  );
   const words = (list: PriceList): string => `${priceOf(list.table, endpoint, body)} ${list.name}`;
-  const later = around.filter((list) => list !== before).map((list) => `${list.fromMs} ${words(list)}`);
+  const later = lists
+    .filter(({ fromMs }) => fromMs > before.fromMs && fromMs <= atMs + CLOCK_SLACK_MS)
+    .map((list) => `${list.fromMs} ${words(list)}`);
   return { price, prices: [words(before), ...later].join(" ") };
 }
 

@@ -160,7 +160,7 @@ export function createPacedQueue<Item>(options: {
   let idleWaiters: (() => void)[] = [];
 
   function advance(): void {
-    while (!stopped && running < options.concurrency && waiting.length > 0) {
+    while (running < options.concurrency && waiting.length > 0) {
       const waitMs = nextStartMs - performance.now();
       if (waitMs > 0) {
         timer ??= setTimeout(

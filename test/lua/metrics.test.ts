@@ -43,3 +43,17 @@ test("what a task costs that its account could not pay any more is counted as un
   expect(await samples("tollgate_credits_consumed_total")).toEqual(["10"]);
   expect(await samples("tollgate_settlements_total")).toContain('{outcome="uncollected"} 1');
 });
+
+test("each end of a task is counted by its kind, and refunded credits with it, once", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  for (const status of ["completed", "failed", "expired"] as const) {
+    const task = stage.request(key, { price: 10 });
+    await stage.givenTask(task);
+    await stage.observe(task, status);
+    await stage.observe(task, status);
+  }
+  const after = await samples("tollgate_settlements_total");
+  const counts = ['{outcome="finished"} 2', '{outcome="expired"} 1', '{outcome="refunded"} 2'];
+  expect(after).toEqual(expect.arrayContaining(counts));
+  expect(await samples("tollgate_credits_refunded_total")).toEqual(["20"]);
+});

@@ -1,11 +1,17 @@
-import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { dueFrom, idempotencyName } from "../../src/records/names.ts";
+import { setImmediate } from "node:timers/promises";
+import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { cliActor } from "../../src/records/actor.ts";
+import { dueFrom, idempotencyName, keyRef, requestName } from "../../src/records/names.ts";
+import { oneNode } from "../../src/redis/nodes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
+import { memoryJournal } from "../support/memory-journal.ts";
 import {
   createStage,
   HOLD_MS,
   NOON_MS,
   openConnection,
+  openStore,
   POLL_MS,
   randomId,
   type Stage,
@@ -14,6 +20,8 @@ import {
   times,
 } from "../support/store.ts";
 import { readCounters } from "../support/stored-records.ts";
+import { readRequest } from "../support/stored-requests.ts";
+import { until } from "../support/until.ts";
 
 // BIND and VOID: what becomes of a hold.
 
@@ -426,4 +434,40 @@ test("settlements that the store could not answer are kept whole, and work later
   expect(await stage.settle(taking!)).toBe("void");
   expect(await stage.settle(binding!)).toBe("bound");
   expect(await state(key)).toMatchObject({ balance: 990, totalUsed: 10, totalRequests: 1, active: 1 });
+});
+
+// Guarantee: a callback may still charge what an operator released, and its Idempotency-Key serves the next try.
+test("a hold that an operator releases is void as released, and frees its Idempotency-Key", async () => {
+  const own = createStage(connection, { partition: 5 });
+  const key = await own.givenKey();
+  const idempotency = { digest: randomId("digest"), fingerprint: "same" };
+  const held = own.request(key, { idempotency });
+  await own.admit(held);
+  const released = await releaseTask(oneNode(own.redis), held.requestId, cliActor());
+  expect(released).toEqual({ outcome: "voided", credits: held.price });
+  const record = await readRequest(own.redis, requestName(5, held.requestId));
+  expect(record).toMatchObject({ state: "void", reason: "released" });
+  expect(await own.admit(own.request(key, { idempotency }))).toMatchObject({ outcome: "admitted" });
+});
+
+test("a settlement that is deferred is on disk before its request goes on, and opens its primary's breaker", async () => {
+  const own = await openConnection();
+  const onDisk = Promise.withResolvers<void>();
+  const journal = { ...memoryJournal, append: () => onDisk.promise };
+  const { settlements } = openStore(own, { journal });
+  const key = keyRef(randomId("key"), randomId("acc"), 5);
+  const call = { key, requestId: randomId("req"), reason: "unsent" } as const;
+  const goesOn = vi.fn();
+  const ended = settlements
+    .defer({ script: "void", storeId: own.known.facts?.id, atMs: own.nowMs(), call })
+    .then(goesOn);
+  expect(own.breaker.isOpen).toBe(true);
+  await setImmediate();
+  expect(goesOn).not.toHaveBeenCalled();
+  onDisk.resolve();
+  await ended;
+  await until(() => !own.breaker.isOpen);
+  expect(settlements.outbox.size()).toBe(0);
+  await settlements.close();
+  own.close();
 });

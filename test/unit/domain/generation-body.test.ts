@@ -74,6 +74,9 @@ describe("what goes upstream", () => {
     const one = validate(PRO_T2V, { prompt: "a", quality: "high", duration: 15 });
     const other = validate(PRO_T2V, { duration: 15, prompt: "a", quality: "high" });
     expect(one).toEqual(other);
+    const board = validate(STORYBOARD, { shots: [{ Scene: "a", duration: 10 }], nFrames: "10" });
+    expect(validate(STORYBOARD, { nFrames: "10", shots: [{ duration: 10, Scene: "a" }] })).toEqual(board);
+    expect(board).toMatchObject({ text: expect.stringContaining('[{"Scene":"a","duration":10}]') });
   });
 
   test.each(["10.0", "1e1", "100E-1"])("duration %s is the number 10 and goes out as 10", (number) => {

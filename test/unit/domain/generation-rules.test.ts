@@ -296,6 +296,8 @@ describe("shots", () => {
       expect(problems(STORYBOARD, changed(STORYBOARD, shots(duration))).join()).toContain(
         "/shots/0/duration",
       );
+    const beside = problems(STORYBOARD, changed(STORYBOARD, shots(5, "5")));
+    expect(beside).toEqual(["/shots/1/duration: shots[1].duration must be a number"]);
   });
 
   test("Scene is required and begins with a capital S: scene is refused with a suggestion", () => {

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
-import { type Money, readMoney, sumOfMoney } from "../../../src/domain/money.ts";
+import { type Money, moneyOfUnits, readMoney, sumOfMoney } from "../../../src/domain/money.ts";
 
 test.each([
   ["9.9", "USD", "9.90"],
@@ -45,6 +45,8 @@ test("a sum of decimals is exact", () => {
     ["KWD", "1.005"],
     ["USD", "0.20"],
   ]);
+  const digits = ["1", "2.5", "0.25", "3"].map((amount) => ({ amount, currency: "USD" }));
+  expect(sumOfMoney(digits)).toEqual({ USD: "6.75" });
   const cents = fc.bigInt({ min: 0n, max: 99_999_999_999_999n });
   fc.assert(
     fc.property(fc.array(cents, { minLength: 1, maxLength: 50 }), (all) => {
@@ -54,4 +56,12 @@ test("a sum of decimals is exact", () => {
       expect(sumOfMoney(amounts)).toEqual({ USD: textOf(sum) });
     }),
   );
+});
+
+test.each([
+  ["USD", "12.34"],
+  ["JPY", "12"],
+  ["KWD", "12.345"],
+])("ten-thousandths of %s are shown with its digits: %s", (currency, shown) => {
+  expect(moneyOfUnits(123_450n, currency)).toBe(shown);
 });

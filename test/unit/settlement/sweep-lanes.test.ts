@@ -6,6 +6,7 @@ import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] }));
 afterEach(() => void vi.useRealTimers());
 
+const MINUTE_MS = 60_000;
 const FAILED: PollOutcome = { outcome: "failed", detail: "" };
 const ANSWERED: PollOutcome = { outcome: "task", status: "processing", data: "{}" };
 
@@ -76,6 +77,63 @@ test("so many upstreams have a lane, and one that is not used any more makes roo
   );
   const added = () => Array.from({ length: 40 }, (_, nth) => add(`u${nth}`, 1)).filter(Boolean).length;
   expect(added()).toBe(16);
-  await vi.advanceTimersByTimeAsync(11 * 60_000);
+  await vi.advanceTimersByTimeAsync(9 * MINUTE_MS);
+  expect(add("u39", 1)).toBe(0);
+  await vi.advanceTimersByTimeAsync(MINUTE_MS);
   expect(add("u39", 1)).toBe(1);
+});
+
+test("an upstream keeps its lane while polls of it hang, and while it is used", async () => {
+  const { lanes, add, asked } = givenLanes({ old: "hangs", used: FAILED, present: ANSWERED });
+  add("old", 5);
+  add("used", 1);
+  await vi.advanceTimersByTimeAsync(9 * MINUTE_MS);
+  add("used", 1);
+  await vi.advanceTimersByTimeAsync(MINUTE_MS);
+  expect(add("new", 1)).toBe(1);
+  add("old", 1);
+  await vi.advanceTimersByTimeAsync(1000);
+  expect(asked.old, "four at a time").toBe(4);
+  expect(lanes.silentMs("used")).toBe(10 * MINUTE_MS + 1000);
+});
+
+// Guarantee: a task past twice its age ends unpolled only while its upstream answers nothing.
+test("an upstream is silent from its first unanswered poll to its next answer", async () => {
+  const says: Record<string, PollOutcome> = { present: FAILED, other: FAILED };
+  const { lanes, add } = givenLanes(says);
+  const poll = async (upstream: string | undefined, outcome: PollOutcome): Promise<void> => {
+    says[upstream ?? "present"] = outcome;
+    add(upstream, 1);
+    await vi.advanceTimersByTimeAsync(MINUTE_MS);
+  };
+  expect(lanes.isSilent(0), "nothing was asked").toBe(false);
+  for (const outcome of ["overloaded", "unroutable"] as const) {
+    await poll(undefined, { outcome, detail: "" });
+    expect(lanes.silentMs(undefined), outcome).toBe(0);
+  }
+  await poll(undefined, FAILED);
+  await poll(undefined, { outcome: "overloaded", detail: "" });
+  expect(lanes.silentMs(undefined)).toBe(2 * MINUTE_MS);
+  expect(lanes.isSilent(2 * MINUTE_MS)).toBe(true);
+  expect(lanes.isSilent(2 * MINUTE_MS + 1)).toBe(false);
+  await poll("other", ANSWERED);
+  expect(lanes.isSilent(MINUTE_MS), "another answers").toBe(false);
+  await poll("other", FAILED);
+  expect(lanes.isSilent(4 * MINUTE_MS), "one is silent for so long, and none answers").toBe(true);
+  await poll(undefined, ANSWERED);
+  expect(lanes.silentMs(undefined)).toBe(0);
+});
+
+test.each([
+  [undefined, 10],
+  [3, 10],
+  [20, 20],
+  [99, 30],
+])("an upstream that limits us for %s seconds is left alone for %d", async (retryAfterSeconds, seconds) => {
+  const { add, asked } = givenLanes({ present: { outcome: "rate_limited", retryAfterSeconds, detail: "" } });
+  add(undefined, 2);
+  await vi.advanceTimersByTimeAsync(1000 * seconds - 1);
+  expect(asked.present).toBe(1);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(asked.present).toBe(2);
 });

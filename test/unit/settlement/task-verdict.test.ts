@@ -52,7 +52,7 @@ test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
   ["gone", { outcome: "gone" }, "gone", "gone", "expired"],
   ["a refusal of the task", refused(true), "nothing", "expired", "expired"],
   ["a refusal that is not of the task", refused(false), "nothing", "nothing", "expired, unanswered"],
-  ...(["failed", "timed_out", "misrouted", "refused_gateway"] as const).map(
+  ...(["failed", "timed_out", "misrouted", "unroutable", "refused_gateway"] as const).map(
     (outcome): [string, PollOutcome, string, string, string] => [
       outcome,
       { outcome, detail: "" },
@@ -103,6 +103,8 @@ test.each<[PollOutcome, boolean]>([
   [{ outcome: "failed", detail: "" }, false],
   [{ outcome: "timed_out", detail: "" }, false],
   [{ outcome: "misrouted", detail: "" }, false],
+  [{ outcome: "unroutable", detail: "" }, false],
+  [{ outcome: "overloaded", detail: "" }, false],
   [{ outcome: "refused_gateway", detail: "" }, false],
   [{ outcome: "rate_limited", retryAfterSeconds: undefined, detail: "" }, false],
 ])("%j: answered by the API %s", (outcome, answered) => {

@@ -20,7 +20,7 @@ const OPTIONS = {
 async function givenUpstream(
   serve: (socket: Socket, earlier: number, before: number, data: Buffer) => void,
   idempotent = false,
-  scheme: "http" | "https" = "http",
+  { scheme = "http", totalTimeoutMs = 20_000 }: { scheme?: "http" | "https"; totalTimeoutMs?: number } = {},
 ) {
   let requests = 0;
   const server = createServer((socket) => {
@@ -35,7 +35,7 @@ async function givenUpstream(
     url: `${scheme}://127.0.0.1:${(server.address() as AddressInfo).port}`,
     ...OPTIONS,
     // Three tries and their pauses fit, also on a busy machine.
-    ...(idempotent && { totalTimeoutMs: 20_000 }),
+    ...(idempotent && { totalTimeoutMs }),
     idempotent,
   });
   const stop = async (): Promise<void> => {
@@ -108,6 +108,24 @@ test("an idempotent upstream's no to the first try is a no, and it is not asked 
   await stop();
 });
 
+// Guarantee: the hold of a generation outlives all tries for it: its due time counts one total timeout.
+test("a repeat to an idempotent upstream has what its first try has left of the total timeout", async () => {
+  const totalTimeoutMs = 1200;
+  const hanging = await givenUpstream(
+    (socket, _earlier, before) => {
+      if (before === 0) socket.resetAndDestroy();
+    },
+    true,
+    { totalTimeoutMs },
+  );
+  const outcome = await hanging.upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" });
+  const { detail } = outcome as { detail: string };
+  expect(outcome).toMatchObject({ outcome: "timed_out", detail: expect.stringContaining("; then ") });
+  expect(Number(/no complete answer within (\d+)/.exec(detail)?.[1])).toBeLessThan(totalTimeoutMs - 200);
+  expect(hanging.requests()).toBe(2);
+  await hanging.stop();
+});
+
 // Guarantee: what the upstream says of our credential reaches neither customer nor log.
 test("an upstream that repeats our credential in its words is not believed so far", async () => {
   const text = '{"code":400,"error":"bad key secret-of-ours"}';
@@ -134,7 +152,7 @@ test("an upstream over TLS is not offered HTTP/2", async () => {
     hello = data;
     socket.destroy();
   };
-  const { upstream, stop } = await givenUpstream(serve, false, "https");
+  const { upstream, stop } = await givenUpstream(serve, false, { scheme: "https" });
   expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({
     outcome: "unreachable",
   });

@@ -185,6 +185,7 @@ describe("a generation: unknown, so that the hold stays", () => {
     ["HTTP 202 with code 202", answered(202, error(202, "accepted"))],
     ["no data", answered(200, { code: 200 })],
     ["no task id", ok({ status: "pending" })],
+    ["a task id outside of the data", answered(200, { code: 200, task_id: "x", data: {} })],
     ["a task id that is a number", ok({ task_id: 7 })],
     ["an empty task id", ok({ task_id: "" })],
     ["a task id of 201 characters", ok({ task_id: "x".repeat(201) })],
@@ -258,6 +259,7 @@ describe("a generation: the definite no", () => {
     expect(readGeneration(answered(status, "<html>"))).toMatchObject({ outcome: "refused_gateway" });
     expect(readGeneration(answered(200, error(status)))).toMatchObject({ outcome: "refused_gateway" });
     expect(readGeneration(answered(400, error(status)))).toMatchObject({ outcome: "refused_gateway" });
+    expect(readGeneration(answered(status, error(1001)))).toMatchObject({ outcome: "refused_gateway" });
   });
 
   test.each([400, 406, 408, 409, 410, 413, 415, 418, 422, 451, 499])(
@@ -339,6 +341,9 @@ describe("a generation: the definite no", () => {
     ["neither", answered(429), undefined],
     ["nonsense", answered(429, { ...error(429), retryAfter: "soon" }, "soon"), undefined],
     ["HTTP 200 with code 429", answered(200, { ...error(429), retryAfter: 12 }), 12],
+    ["HTTP 429 with a code of its own", answered(429, { ...error(1001), retryAfter: 12 }), 12],
+    ["HTTP 200 with code 2001", answered(200, { ...error(2001), retryAfter: 12 }), 12],
+    ["HTTP 200 with code 2004", answered(200, { ...error(2004), retryAfter: 12 }), 12],
   ])("429, %s", (_, exchanged, retryAfterSeconds) => {
     const detail = expect.stringMatching(/^HTTP (429|200), /);
     expect(readGeneration(exchanged)).toEqual({ outcome: "rate_limited", retryAfterSeconds, detail });
@@ -424,7 +429,9 @@ describe("a poll", () => {
     ]),
     ["code 0", answered(200, { code: 0, data: task })],
     ["no code", answered(200, { data: task })],
+    ["code null", answered(200, { code: null, data: task })],
     ["a code that is a string", answered(200, { code: "200", data: task })],
+    ["a code that is a word", answered(200, { code: "SUCCESS", data: task })],
   ])("%s with the task is the task", (_, answer) => {
     expect(readPoll(answer, ID)).toEqual({
       outcome: "task",
@@ -584,7 +591,12 @@ describe("a poll", () => {
     ["HTTP 408", answered(408, error(408))],
     ["HTTP 425", answered(425, error(425))],
     ["HTTP 200 with code 500", answered(200, error(500))],
+    [
+      "HTTP 200 with code 500 and a task that failed",
+      answered(200, { code: 500, data: { ...task, status: "failed" } }),
+    ],
     ["HTTP 400 with code 503", answered(400, error(503))],
+    ["HTTP 408 with a code of its own", answered(408, error(1001))],
   ])("%s is a refusal, but not of the task", (_, exchanged) => {
     expect(readPoll(exchanged, ID)).toMatchObject({ outcome: "refused", aboutTask: false });
   });

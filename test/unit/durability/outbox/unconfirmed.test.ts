@@ -1,7 +1,8 @@
 import { mkdtempSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { expect, test } from "vitest";
+import { setImmediate } from "node:timers/promises";
+import { expect, test, vi } from "vitest";
 import { createUnconfirmed } from "../../../../src/durability/outbox/confirming.ts";
 import type { Journal, JournalOwner } from "../../../../src/durability/outbox/journal.ts";
 import { lineOf, readJournalFile } from "../../../../src/durability/outbox/journal-lines.ts";
@@ -23,13 +24,16 @@ const chargeOf = (requestId: string, storeId = "A"): Charge => ({
 });
 
 /** An outbox over a journal that only counts, and a store that answers everything. */
-function givenOutbox(options: { confirms?: false } = {}) {
+function givenOutbox(options: { confirms?: false; onDisk?: Promise<void> } = {}) {
   const seen = { clears: 0, lines: [] as Settlement[], drops: 0, size: 0, found: 0 };
   const sent: string[] = [];
   let owner: JournalOwner | undefined;
   const journal: Journal = {
     ...memoryJournal,
-    append: async (settlement) => void seen.lines.push(settlement),
+    async append(settlement) {
+      seen.lines.push(settlement);
+      await options.onDisk;
+    },
     async clear() {
       seen.clears++;
       seen.lines = [];
@@ -112,6 +116,32 @@ test("without confirmation it waits as any other, is sent once more and done", a
   expect(seen.found).toBe(1);
   await outbox.flush(target("run 1"));
   expect([sent, outbox.size(), seen.clears]).toEqual([["r1"], 0, 1]);
+});
+
+// Guarantee: a crash right after an answer loses no charge, and the next gateway counts none twice.
+test("a charge is on disk before its request goes on, and the line of an answered one says so", async () => {
+  const onDisk = Promise.withResolvers<void>();
+  const { outbox, seen } = givenOutbox({ onDisk: onDisk.promise });
+  const goesOn = vi.fn();
+  const all = [outbox.put(chargeOf("waits")), outbox.keepAnswered(chargeOf("answered"), "run 1")];
+  const ended = all.map((one) => one.then(goesOn));
+  await setImmediate();
+  expect(goesOn).not.toHaveBeenCalled();
+  onDisk.resolve();
+  await Promise.all(ended);
+  expect(await all[1]).toBe(true);
+  const [waits, answered] = seen.lines;
+  expect(waits).toEqual({ ...chargeOf("waits"), untilMs: NOW_MS + 60_000 });
+  const states = { replay: true, acknowledged: true, untilMs: NOW_MS + 60_000 };
+  expect(answered).toEqual({ ...chargeOf("answered"), ...states });
+});
+
+test("an answered charge that the disk does not take is kept in memory, and said to be only there", async () => {
+  const full = Promise.reject(new Error("ENOSPC"));
+  full.catch(() => undefined);
+  const { outbox, seen } = givenOutbox({ onDisk: full });
+  expect(await outbox.keepAnswered(chargeOf("r1"), "run 1")).toBe(false);
+  expect(seen.size).toBe(1);
 });
 
 test("lines that vanished from the disk are written again, answered charges too", async () => {
