@@ -3,7 +3,7 @@ import { afterAll, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { dueFrom, idempotencyName, keyRef, requestName } from "../../src/records/names.ts";
-import { oneNode } from "../../src/redis/nodes.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { memoryJournal } from "../support/memory-journal.ts";
 import {
