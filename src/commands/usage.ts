@@ -12,6 +12,8 @@ import { csvLine } from "../domain/operator-texts.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import { readStatement } from "../ledger/statements.ts";
 import {
+  dayStartMs,
+  monthBounds,
   totalOf,
   USAGE_COLUMNS,
   USAGE_COUNTS,
@@ -176,7 +178,7 @@ async function statementOf(
       const found = await archivedStatements(query, [accountId], month);
       const statement = found.get(accountId) ?? emptyStatement(0);
       const { partition } = await placeOfAccount(nodes, accountId);
-      const lostMs = await lostUntilMs(query, month, partition);
+      const lostMs = await lostUntilMs(query, dayStartMs(monthBounds(month).next), partition);
       const entries_since = lostMs === undefined ? undefined : iso(lostMs + 1);
       return { statement, source: { ...(await archiveSource(query, accountId)), entries_since } };
     });

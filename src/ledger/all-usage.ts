@@ -7,7 +7,8 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { type ArchivedUsage, accountUsage, keptSinceMs, monthsOf } from "./account-usage.ts";
+import { type ArchivedUsage, accountUsage, endOfDayMs, keptSinceMs, monthsOf } from "./account-usage.ts";
+import { archivedUntilMs } from "./archive-lag.ts";
 import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
 import { rolledSince, totalsByEndpoint, usageCounts } from "./usage-rollups.ts";
 
@@ -29,6 +30,8 @@ interface AllUsage {
   sinceMs: number | undefined;
   /** Ended tasks before this time are not counted, Unix ms; undefined if no requested one is older. */
   endedSinceMs: number | undefined;
+  /** Of the archive: what was later may be missing, Unix ms; undefined if nothing of it is. */
+  untilMs: number | undefined;
   unread: Unread | undefined;
 }
 
@@ -50,13 +53,17 @@ export async function allUsage(
   const nowMs = await storeNowMs(nodes.ofName(META));
   const { entriesMs, endedMs } = await rolledSinceOf(nodes, nowMs);
   const beginMs = from === undefined ? 0 : dayStartMs(from);
+  const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
   if (archive && Math.max(entriesMs, endedMs) > beginMs) {
-    const rows = await archive.usage({ from, to, by });
+    const endMs = endOfDayMs(to);
+    const lostMs = await archive.lostUntilMs(endMs);
+    const sinceMs = lostMs === undefined ? undefined : after(lostMs + 1);
+    const untilMs = await archivedUntilMs(nodes, endMs);
     return {
-      rows,
+      rows: await archive.usage({ from, to, by }),
       next: undefined,
       source: "archive",
-      ...{ sinceMs: undefined, endedSinceMs: undefined },
+      ...{ sinceMs, endedSinceMs: sinceMs, untilMs },
       unread: undefined,
     };
   }
@@ -69,13 +76,13 @@ export async function allUsage(
     const used = usageCounts(numbers);
     rows.add({ day, endpoint }, () => used);
   }
-  const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
   return {
     rows: rows.all(),
     next: undefined,
     source: "redis",
     sinceMs: after(entriesMs),
     endedSinceMs: after(endedMs),
+    untilMs: undefined,
     unread,
   };
 }
@@ -118,10 +125,11 @@ async function usageByAccount(
   const ids = [...(inside === "" ? [] : [last]), ...found.map(({ member }) => member)].slice(0, ACCOUNTS_MAX);
   const rows: UsageRow[] = [];
   const since: { entriesMs?: number | undefined; endedMs?: number | undefined } = {};
+  let untilMs: number | undefined;
   let source: AllUsage["source"] = archive ? "archive" : "redis";
   const page = (place?: string): AllUsage => ({
     ...{ rows, next: place && cursorOf(list, place), source },
-    ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, unread: reads.unread() },
+    ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, untilMs, unread: reads.unread() },
   });
   let left = RECORDS_MAX;
   for (const accountId of ids) {
@@ -132,6 +140,7 @@ async function usageByAccount(
     if (used.source === "redis") source = "redis";
     since.entriesMs = latestOf(since.entriesMs, used.sinceMs);
     since.endedMs = latestOf(since.endedMs, used.endedSinceMs);
+    if (used.untilMs !== undefined) untilMs = Math.min(untilMs ?? used.untilMs, used.untilMs);
     rows.push(...used.rows.map((row) => ({ account_id: accountId, ...row })));
     if (used.next !== undefined) return page(`${accountId} ${used.next}`);
     left -= used.looked ?? 0;

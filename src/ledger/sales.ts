@@ -7,6 +7,7 @@ import { flatHash, pairsOf } from "../redis/pipelines.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
+import { archivedUntilMs } from "./archive-lag.ts";
 import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 
@@ -30,6 +31,8 @@ interface Sales {
   source: "archive" | "redis";
   /** Earlier grants are not counted, Unix ms; undefined if those of the whole month are. */
   sinceMs: number | undefined;
+  /** Of the archive: later grants may be missing, Unix ms; undefined if it has all of the month. */
+  untilMs: number | undefined;
   unread: Unread | undefined;
 }
 
@@ -44,12 +47,14 @@ export async function salesOf(
 ): Promise<Sales> {
   requireMonth(month);
   const { entriesMs } = await rolledSinceOf(nodes, await storeNowMs(nodes.ofName(META)));
-  const beginMs = dayStartMs(monthBounds(month).first);
+  const { first, next } = monthBounds(month);
+  const [beginMs, endMs] = [dayStartMs(first), dayStartMs(next)];
   const isWhole = entriesMs <= beginMs;
   if (archive && !isWhole) {
-    const lostMs = (await archive.lostUntilMs(month)) ?? 0;
+    const lostMs = (await archive.lostUntilMs(endMs)) ?? 0;
     const sinceMs = lostMs >= beginMs ? lostMs + 1 : undefined;
-    return { sales: await archive.sales(month), source: "archive", sinceMs, unread: undefined };
+    const untilMs = await archivedUntilMs(nodes, endMs);
+    return { sales: await archive.sales(month), source: "archive", sinceMs, untilMs, unread: undefined };
   }
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
   const reads = readsOfMost(nodes);
@@ -59,7 +64,7 @@ export async function salesOf(
     PARTITIONS_AT_ONCE,
   );
   const sinceMs = isWhole ? undefined : entriesMs;
-  return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
+  return { sales: sumOf(found), source: "redis", sinceMs, untilMs: undefined, unread: reads.unread() };
 }
 
 /** Amounts that customers paid for these sales, by currency. */

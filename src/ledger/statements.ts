@@ -9,7 +9,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { unlessAway } from "./account-usage.ts";
+import { type LostUntilMs, unlessAway } from "./account-usage.ts";
 import { type AccountPlace, entriesBack, LOOKED_AT_MAX, rolledStatement } from "./rolled-statement.ts";
 import { createStatement, emptyStatement, type Statement } from "./statement-sums.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
@@ -18,8 +18,7 @@ import { dayStartMs, monthBounds } from "./usage.ts";
 export interface ArchivedStatements {
   statements(accountIds: readonly string[], month: string): Promise<Map<string, Statement>>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
-  /** When the last entry was made that nobody has, of those before the end of a month, Unix ms. */
-  lostUntilMs(month: string, partition?: number): Promise<number | undefined>;
+  lostUntilMs: LostUntilMs;
 }
 
 export interface AccountStatement {
@@ -72,9 +71,10 @@ async function fromArchive(
   const partitions = await partitionsOf(nodes);
   // Before the entries, so that none up to then is missing.
   const places = new Set(accountIds.map((accountId) => partitionOf(accountId, partitions)));
+  const endMs = dayStartMs(monthBounds(month).next);
   const reach = new Map<number, Pick<AccountStatement, "sinceMs" | "untilMs">>();
   for (const partition of places) {
-    const lostMs = await archive.lostUntilMs(month, partition);
+    const lostMs = await archive.lostUntilMs(endMs, partition);
     const untilMs = (await archive.copiedUntilMs(partition)) ?? 0;
     reach.set(partition, { sinceMs: lostMs === undefined ? undefined : lostMs + 1, untilMs });
   }

@@ -5,6 +5,7 @@ import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
+import { archivedUntilMs } from "./archive-lag.ts";
 import { creditsOf } from "./rolled-statement.ts";
 import { type ArchivedSales, amountsPaid, salesOf } from "./sales.ts";
 import { changeOf, type Statement } from "./statement-sums.ts";
@@ -23,6 +24,8 @@ interface FoundTotal {
   source: "archive" | "redis";
   /** Earlier entries of the month are not counted, Unix ms; undefined if all are. */
   sinceMs: number | undefined;
+  /** Of the archive: later entries may be missing, Unix ms; undefined if it has all of the month. */
+  untilMs: number | undefined;
   unread: Unread | undefined;
 }
 
@@ -44,12 +47,14 @@ export async function totalStatement(
   const isWhole = await hasEveryEntry(nodes, entriesMs);
   const { first, next } = monthBounds(month);
   if (archive && !isWhole) {
+    const untilMs = await archivedUntilMs(nodes, dayStartMs(next));
     const statement = await archive.total(month);
-    const lostMs = await archive.lostUntilMs(month);
+    const lostMs = await archive.lostUntilMs(dayStartMs(next));
     return {
       statement: lostMs === undefined ? statement : { ...statement, opening: null, closing: null },
       source: "archive",
       sinceMs: lostMs !== undefined && lostMs >= dayStartMs(first) ? lostMs + 1 : undefined,
+      untilMs,
       unread: undefined,
     };
   }
@@ -71,6 +76,7 @@ export async function totalStatement(
     },
     source: "redis",
     sinceMs: isWhole || entriesMs <= dayStartMs(first) ? undefined : entriesMs,
+    untilMs: undefined,
     unread,
   };
 }

@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openArchiveReads } from "../../src/archive/reads.ts";
 import { dayText } from "../../src/domain/moments.ts";
+import { accountUsage } from "../../src/ledger/account-usage.ts";
+import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
 import { emptyStatement } from "../../src/ledger/statement-sums.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
@@ -242,11 +244,52 @@ test("a month says how far the archive is where that has nothing, and what a gap
       expect(await totalStatement(small.nodes, of, archive)).toMatchObject({ statement: lost, sinceMs });
       expect(await salesOf(small.nodes, of, archive)).toMatchObject({ sinceMs });
     }
+    const lost = { source: "archive", sinceMs: untilMs + 1, endedSinceMs: untilMs + 1 };
+    const asked = { by: ["day"], from: dayText(afterMs), limit: 10 } as const;
+    expect(await allUsage(small.nodes, asked, archive)).toMatchObject(lost);
+    // As of an account that is older than the gap.
+    await small.redis.hset(accountNames(partition, "acme").account, "created_at", 0);
+    expect(await accountUsage(small.nodes, { accountId: "acme", by: ["day"] }, archive)).toMatchObject(lost);
+    const later = await accountUsage(
+      small.nodes,
+      { accountId: "acme", by: ["day"], from: dayText(untilMs + 86_400_000) },
+      archive,
+    );
+    expect(later).toMatchObject({ sinceMs: undefined, endedSinceMs: undefined });
     const env = { ARCHIVE_URL: small.url, REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}` };
     const { stderr } = await runHere(["statement", "acme", month], env);
     expect(stderr).toContain(`entries before ${new Date(untilMs + 1).toISOString()} are lost`);
     const { statement } = await totalStatement(small.nodes, "2025-01", archive);
     expect(statement.opening).toBe(0);
+  } finally {
+    reads.close();
+    await small.stop();
+  }
+});
+
+// Guarantee: nobody takes what is owed to all customers, or what was sold, for complete while the archive lags.
+test("what is summed over all accounts says from when on the archive lags", async () => {
+  const small = await givenArchiveStage();
+  const reads = openArchiveReads(small.url);
+  try {
+    const key = await small.givenKey("acme");
+    await (await small.copier()).copy();
+    const archive = reads.of(small.nodes);
+    const [month, today] = [new Date().toISOString().slice(0, 7), dayText(Date.now())];
+    const answers = async (of: string) => [
+      await totalStatement(small.nodes, of, archive),
+      await salesOf(small.nodes, of, archive),
+      await allUsage(small.nodes, { by: ["day"], to: `${of}-01`, limit: 10 }, archive),
+    ];
+    for (const answer of await answers(month))
+      expect(answer).toMatchObject({ source: "archive", untilMs: undefined });
+    await small.grant(key, "not copied yet");
+    const ids = await small.redis.xrevrange(partitionNames(partitionOf("acme", PARTITIONS)).ledger, "+", "-");
+    const untilMs = Number(ids[0]![0].split("-")[0]) - 1;
+    for (const answer of (await answers(month)).slice(0, 2)) expect(answer).toMatchObject({ untilMs });
+    for (const by of [["day"], ["day", "account"]] as const)
+      expect(await allUsage(small.nodes, { by, to: today, limit: 10 }, archive)).toMatchObject({ untilMs });
+    for (const answer of await answers("2025-01")) expect(answer).toMatchObject({ untilMs: undefined });
   } finally {
     reads.close();
     await small.stop();

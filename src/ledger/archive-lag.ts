@@ -1,0 +1,34 @@
+import { LEDGER_START, msOf, type StreamEntry } from "../records/ledger-entries.ts";
+import { archiveNames, partitionNames } from "../records/names.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
+import { readsOfMost } from "../redis/partition-reads.ts";
+import { partitionsOf } from "../redis/store-facts.ts";
+
+interface Place {
+  partition: number;
+  at: number;
+}
+
+/**
+ * Up to when the archive has all entries, Unix ms; undefined if it has those before `endMs`. Ask before its entries are read.
+ * Partitions whose servers are away are left out. @param partition this one alone; undefined: all
+ */
+export async function archivedUntilMs(
+  nodes: RedisNodes,
+  endMs: number,
+  partition?: number,
+): Promise<number | undefined> {
+  const partitions =
+    partition === undefined
+      ? Array.from({ length: await partitionsOf(nodes) }, (_, at) => ({ partition: at, at }))
+      : [{ partition, at: 0 }];
+  const reads = readsOfMost(nodes);
+  const copied = await reads.many<string | null, Place>(partitions, (pipe, { partition: of }) =>
+    pipe.hget(archiveNames(of).archive, "newest"),
+  );
+  const waiting = await reads.many<StreamEntry[], Place>(partitions, (pipe, { partition: of, at }) =>
+    pipe.xrange(partitionNames(of).ledger, `(${copied[at] ?? LEDGER_START}`, "+", "COUNT", 1),
+  );
+  const oldestMs = Math.min(...waiting.flatMap((found) => found?.map(([id]) => msOf(id)) ?? []));
+  return oldestMs < endMs ? oldestMs - 1 : undefined;
+}
