@@ -113,7 +113,7 @@ async function find(
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const task = await unlessUnknown(findTask(nodes, q), all.length === 0 ? UnreadError : undefined);
   if (task) all.push(found(task.requestId === q ? "request" : "task", q, task.record.account_id ?? null));
-  const refused = await findRefusal(nodes, q, Date.now());
+  const refused = await findRefusal(nodes, q);
   if (refused)
     all.push({ ...found("refusal", q, refused.accountId, refused.outcome), key_id: refused.keyId });
   const isWhole = [referred, begun, worded].every(({ unread }) => unread === undefined);
