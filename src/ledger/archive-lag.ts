@@ -1,4 +1,4 @@
-import { LEDGER_START, msOf, type StreamEntry } from "../records/ledger-entries.ts";
+import { LEDGER_START, ledgerEntry, type StreamEntry } from "../records/ledger-entries.ts";
 import { archiveNames, partitionNames } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
@@ -29,6 +29,11 @@ export async function archivedUntilMs(
   const waiting = await reads.many<StreamEntry[], Place>(partitions, (pipe, { partition: of, at }) =>
     pipe.xrange(partitionNames(of).ledger, `(${copied[at] ?? LEDGER_START}`, "+", "COUNT", 1),
   );
-  const oldestMs = Math.min(...waiting.flatMap((found) => found?.map(([id]) => msOf(id)) ?? []));
+  // Its id is later than the entry itself where the clock of Redis was set back.
+  const oldestMs = Math.min(
+    ...waiting.flatMap((found, at) =>
+      (found ?? []).map((one) => ledgerEntry(partitions[at]!.partition, one).atMs),
+    ),
+  );
   return oldestMs < endMs ? oldestMs - 1 : undefined;
 }
