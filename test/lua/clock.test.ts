@@ -158,7 +158,7 @@ test("a task that waits for the sweeper when the clock steps back is ended by a 
   const { generation } = await admit(key);
   await stage.bind(generation);
   stage.clock.nowMs += 10 * MINUTE;
-  const leased = async () => (await stage.sweeps.lease("tasks", stage.partition, 10)).requests.length;
+  const leased = async () => (await stage.sweeps.lease("polls", stage.partition, 10)).requests.length;
   expect(await leased()).toBe(1);
   stage.clock.nowMs -= DAY;
   expect(await leased()).toBe(0);
