@@ -1,13 +1,13 @@
 import type { Redis } from "ioredis";
 import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
+import { archivedUntilMs, type LostUntilMs } from "../operations/credits/archive-lag.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { placeOfAccount } from "../redis/store-facts.ts";
-import { archivedUntilMs } from "./archive-lag.ts";
 import {
   createUsageRows,
   dayStartMs,
@@ -68,9 +68,6 @@ export interface ArchivedUsage {
   copiedUntilMs(partition: number): Promise<number | undefined>;
   lostUntilMs: LostUntilMs;
 }
-
-/** When the last entry of a gap was made that begins before then, Unix ms: nobody has the entries of a gap. */
-export type LostUntilMs = (beforeMs: number, partition?: number) => Promise<number | undefined>;
 
 /**
  * From the archive and, for the latest days, Redis. A page by day or month first ends with the month in which it has its rows or has read

@@ -1,5 +1,6 @@
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { firstMembers } from "../operations/accounts/sorted-lists.ts";
+import { archivedUntilMs } from "../operations/credits/archive-lag.ts";
 import { cursorOf, positionOf, requirePageSize } from "../records/cursors.ts";
 import { META, partitionNames } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -8,7 +9,6 @@ import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { type ArchivedUsage, accountUsage, endOfDayMs, keptSinceMs, monthsOf } from "./account-usage.ts";
-import { archivedUntilMs } from "./archive-lag.ts";
 import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
 import { rolledSince, totalsByEndpoint, usageCounts } from "./usage-rollups.ts";
 

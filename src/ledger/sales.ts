@@ -1,4 +1,5 @@
 import { moneyOfUnits, sumOfMoney } from "../domain/money.ts";
+import { archivedUntilMs } from "../operations/credits/archive-lag.ts";
 import type { GrantKind } from "../records/ledger-entries.ts";
 import { META, soldName } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
@@ -7,7 +8,6 @@ import { flatHash, pairsOf } from "../redis/pipelines.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { rolledSinceOf } from "./all-usage.ts";
-import { archivedUntilMs } from "./archive-lag.ts";
 import { type ArchivedStatements, requireMonth } from "./statements.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";
 

@@ -1,6 +1,7 @@
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { listAccounts } from "../operations/accounts/account-lists.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
+import type { LostUntilMs } from "../operations/credits/archive-lag.ts";
 import { ledgerEntry, msOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -9,7 +10,7 @@ import type { RedisNodes } from "../redis/nodes.ts";
 import type { Unread } from "../redis/partition-reads.ts";
 import { manyByNode } from "../redis/pipelines.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
-import { type LostUntilMs, unlessAway } from "./account-usage.ts";
+import { unlessAway } from "./account-usage.ts";
 import { type AccountPlace, entriesBack, LOOKED_AT_MAX, rolledStatement } from "./rolled-statement.ts";
 import { createStatement, emptyStatement, type Statement } from "./statement-sums.ts";
 import { dayStartMs, monthBounds } from "./usage.ts";

@@ -1,3 +1,4 @@
+import { archivedUntilMs } from "../operations/credits/archive-lag.ts";
 import { META, partitionNames } from "../records/names.ts";
 import type { RedisNodes } from "../redis/nodes.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
@@ -5,7 +6,6 @@ import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf } from "../redis/store-facts.ts";
 import { monthsOf } from "./account-usage.ts";
 import { rolledSinceOf } from "./all-usage.ts";
-import { archivedUntilMs } from "./archive-lag.ts";
 import { creditsOf } from "./rolled-statement.ts";
 import { type ArchivedSales, amountsPaid, salesOf } from "./sales.ts";
 import { changeOf, type Statement } from "./statement-sums.ts";

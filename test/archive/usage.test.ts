@@ -8,6 +8,8 @@ import { emptyStatement } from "../../src/ledger/statement-sums.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
 import { totalStatement } from "../../src/ledger/total-statement.ts";
 import { dayStartMs, monthBounds } from "../../src/ledger/usage.ts";
+import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
+import { pageAllTransactions } from "../../src/operations/credits/transactions.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/records.ts";
 import { accountIn, changeMoney } from "../support/account-money.ts";
@@ -245,6 +247,8 @@ test("a month says how far the archive is where that has nothing, and what a gap
       expect(await salesOf(small.nodes, of, archive)).toMatchObject({ sinceMs });
     }
     const lost = { source: "archive", sinceMs: untilMs + 1, endedSinceMs: untilMs + 1 };
+    const top = { by: "spend", limit: 10, from: "2025-01-01" } as const;
+    expect(await topAccounts(small.nodes, top, archive)).toMatchObject({ sinceMs: untilMs + 1 });
     const asked = { by: ["day"], from: dayText(afterMs), limit: 10 } as const;
     expect(await allUsage(small.nodes, asked, archive)).toMatchObject(lost);
     // As of an account that is older than the gap.
@@ -286,6 +290,12 @@ test("what is summed over all accounts says from when on the archive lags", asyn
     await small.grant(key, "not copied yet");
     const untilMs = (await small.entries()).at(-1)!.atMs - 1;
     for (const answer of (await answers(month)).slice(0, 2)) expect(answer).toMatchObject({ untilMs });
+    expect(await pageAllTransactions(small.nodes, { limit: 10 }, archive)).toMatchObject({ untilMs });
+    const top = { by: "spend", limit: 10, from: "2025-01-01" } as const;
+    expect(await topAccounts(small.nodes, top, archive)).toMatchObject({ complete: false });
+    expect(await topAccounts(small.nodes, { ...top, to: "2025-01-31" }, archive)).toMatchObject({
+      ...{ source: "archive", complete: true, sinceMs: undefined },
+    });
     for (const by of [["day"], ["day", "account"]] as const)
       expect(await allUsage(small.nodes, { by, to: today, limit: 10 }, archive)).toMatchObject({ untilMs });
     for (const answer of await answers("2025-01")) expect(answer).toMatchObject({ untilMs: undefined });

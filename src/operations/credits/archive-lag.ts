@@ -1,8 +1,11 @@
-import { LEDGER_START, ledgerEntry, type StreamEntry } from "../records/ledger-entries.ts";
-import { archiveNames, partitionNames } from "../records/names.ts";
-import type { RedisNodes } from "../redis/nodes.ts";
-import { readsOfMost } from "../redis/partition-reads.ts";
-import { partitionsOf } from "../redis/store-facts.ts";
+import { LEDGER_START, ledgerEntry, type StreamEntry } from "../../records/ledger-entries.ts";
+import { archiveNames, partitionNames } from "../../records/names.ts";
+import type { RedisNodes } from "../../redis/nodes.ts";
+import { readsOfMost } from "../../redis/partition-reads.ts";
+import { partitionsOf } from "../../redis/store-facts.ts";
+
+/** When the last entry of a gap was made that begins before then, Unix ms: nobody has the entries of a gap. */
+export type LostUntilMs = (beforeMs: number, partition?: number) => Promise<number | undefined>;
 
 interface Place {
   partition: number;
@@ -15,7 +18,7 @@ interface Place {
  */
 export async function archivedUntilMs(
   nodes: RedisNodes,
-  endMs: number,
+  endMs = Number.POSITIVE_INFINITY,
   partition?: number,
 ): Promise<number | undefined> {
   const partitions =
