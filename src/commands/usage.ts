@@ -9,6 +9,7 @@ import {
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { csvLine } from "../domain/operator-texts.ts";
+import { endOfDayMs } from "../ledger/account-usage.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import { readStatement } from "../ledger/statements.ts";
 import {
@@ -23,6 +24,7 @@ import {
 import { usageInRedis } from "../ledger/usage-redis.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
 import { OperatorError } from "../records/operator-error.ts";
+import type { RedisNodes } from "../redis/nodes.ts";
 import { placeOfAccount } from "../redis/store-facts.ts";
 import { hasArchive, withOwnArchive } from "./local-archive.ts";
 import { command, dayOption } from "./options.ts";
@@ -48,7 +50,7 @@ interface Source {
   from: "archive" | "redis";
   /** Of the archive: when its newest entry was made. */
   archived_until?: string | undefined;
-  /** From when on it has all ledger entries; left out if it has all there ever were. */
+  /** From when on it has all ledger entries; left out if it has all that were asked for. */
   entries_since?: string | undefined;
   /** Of Redis: from when on it has all ended tasks. */
   ended_since?: string | undefined;
@@ -151,12 +153,15 @@ function says(source: Source, flags: Flags): void {
 }
 
 async function readUsage(selection: UsageSelection) {
-  const { accountId } = selection;
+  const { accountId, from, to } = selection;
   if (hasArchive())
-    return withOwnArchive(async (query) => {
+    return withOwnArchive(async (query, nodes) => {
       if (accountId !== undefined) await requireArchived(query, accountId);
-      const rows = await archivedUsage(query, selection);
-      return { rows, source: await archiveSource(query, accountId), unread: undefined };
+      const lostMs = (await lostMsOf(query, nodes, endOfDayMs(to), accountId)) ?? 0;
+      const isLost = lostMs > 0 && (from === undefined || lostMs >= dayStartMs(from));
+      const entries_since = isLost ? iso(lostMs + 1) : undefined;
+      const source = { ...(await archiveSource(query, accountId)), entries_since };
+      return { rows: await archivedUsage(query, selection), source, unread: undefined };
     });
   const { retentionMs } = requireConfig().tasks;
   const found = await withRedis(async (nodes) => {
@@ -177,8 +182,7 @@ async function statementOf(
       await requireArchived(query, accountId);
       const found = await archivedStatements(query, [accountId], month);
       const statement = found.get(accountId) ?? emptyStatement(0);
-      const { partition } = await placeOfAccount(nodes, accountId);
-      const lostMs = await lostUntilMs(query, dayStartMs(monthBounds(month).next), partition);
+      const lostMs = await lostMsOf(query, nodes, dayStartMs(monthBounds(month).next), accountId);
       const entries_since = lostMs === undefined ? undefined : iso(lostMs + 1);
       return { statement, source: { ...(await archiveSource(query, accountId)), entries_since } };
     });
@@ -186,6 +190,11 @@ async function statementOf(
     readStatement(nodes, accountId, month, undefined, Number.POSITIVE_INFINITY),
   );
   return { statement, source: { from: "redis", entries_since: iso(sinceMs) } };
+}
+
+async function lostMsOf(query: ArchiveQuery, nodes: RedisNodes, beforeMs: number, accountId?: string) {
+  const place = accountId === undefined ? undefined : await placeOfAccount(nodes, accountId);
+  return lostUntilMs(query, beforeMs, place?.partition);
 }
 
 async function archiveSource(query: ArchiveQuery, accountId: string | undefined): Promise<Source> {

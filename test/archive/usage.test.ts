@@ -261,8 +261,12 @@ test("a month says how far the archive is where that has nothing, and what a gap
     );
     expect(later).toMatchObject({ sinceMs: undefined, endedSinceMs: undefined });
     const env = { ARCHIVE_URL: small.url, REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}` };
-    const { stderr } = await runHere(["statement", "acme", month], env);
-    expect(stderr).toContain(`entries before ${new Date(untilMs + 1).toISOString()} are lost`);
+    for (const words of [["statement", "acme", month], ["usage", "--account", "acme"], ["usage"]]) {
+      const { stderr } = await runHere(words, env);
+      expect(stderr).toContain(`entries before ${new Date(untilMs + 1).toISOString()} are lost`);
+    }
+    const after = await runHere(["usage", "--from", dayText(untilMs + 86_400_000)], env);
+    expect(after.stderr).toMatch(/its newest entry is of \S+Z\.$/m);
     const { statement } = await totalStatement(small.nodes, "2025-01", archive);
     expect(statement.opening).toBe(0);
   } finally {
