@@ -43,7 +43,7 @@ export async function removeReports(connection: Connection, gatewayId?: string):
 
 export async function readReports(nodes: RedisNodes, nowMs: number): Promise<GatewayReport[]> {
   const reports = reportsIn(await nodes.ofName(REPORTS).hgetall(REPORTS));
-  // Those of the future are from before the store's clock was set back.
+  // Reports of the future were written before the store's clock was set back.
   return reports
     .filter(({ seenAtMs }) => Math.abs(seenAtMs - nowMs) <= SHOWN_MS)
     .sort((a, b) => (a.host === b.host ? a.pid - b.pid : a.host < b.host ? -1 : 1))
