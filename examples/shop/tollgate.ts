@@ -10,15 +10,17 @@ export type Package = Schemas["Package"];
 export type Statement = Schemas["Statement"];
 export type Problem = Schemas["Problem"];
 
-/** A refusal of Tollgate. `problem` is its body by RFC 9457. */
+/** A refusal of Tollgate. `problem` is its body by RFC 9457, `waitMs` its Retry-After, 0 without one. */
 export class TollgateError extends Error {
   readonly status: number;
   readonly problem: Problem | undefined;
+  readonly waitMs: number;
 
-  constructor(status: number, problem: Problem | undefined) {
+  constructor(status: number, problem: Problem | undefined, waitMs: number) {
     super(problem?.detail ?? `Tollgate answered ${status}`);
     this.status = status;
     this.problem = problem;
+    this.waitMs = waitMs;
   }
 }
 
@@ -27,13 +29,24 @@ const path = (parts: TemplateStringsArray, ...ids: string[]): string =>
 
 const TRIES = 3;
 const TIMEOUT_MS = 10_000;
+/** Who is told to wait for longer is told so at once. */
+const WAIT_MAX_MS = 10_000;
+
+/** @returns undefined if the call is not to be repeated */
+function waitAfter(attempt: number, error: unknown): number | undefined {
+  if (attempt === TRIES) return undefined;
+  const waitMs = 200 * 2 ** attempt;
+  if (!(error instanceof TollgateError)) return waitMs;
+  const isBusy = error.status === 503 || error.status === 429;
+  return isBusy && error.waitMs <= WAIT_MAX_MS ? Math.max(waitMs, error.waitMs) : undefined;
+}
 
 export type Tollgate = ReturnType<typeof createTollgate>;
 
 /**
  * The calls that a shop needs. Each of them may be repeated: what has an id of ours or a reference happens once. So all are
- * tried again when the connection breaks or Tollgate is overloaded. Where a first answer was lost, three of them answer their
- * repeat in another way, which their callers must expect: createAccount, createKey and rotateKey.
+ * tried again when the connection breaks, or after the wait that Tollgate asks for. Where a first answer was lost, three of them answer
+ * their repeat in another way, which their callers must expect: createAccount, createKey and rotateKey.
  * @param url of the admin port, such as http://127.0.0.1:9090
  * @param token with the scopes that README.md names
  */
@@ -56,7 +69,8 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
     });
     if (response.ok) return (await response.json()) as T;
     const isProblem = response.headers.get("Content-Type")?.startsWith("application/problem+json");
-    throw new TollgateError(response.status, isProblem ? ((await response.json()) as Problem) : undefined);
+    const problem = isProblem ? ((await response.json()) as Problem) : undefined;
+    throw new TollgateError(response.status, problem, 1000 * Number(response.headers.get("Retry-After")));
   }
 
   async function call<T>(method: string, target: string, body?: object, headers: object = {}): Promise<T> {
@@ -64,9 +78,9 @@ export function createTollgate({ url, token }: { url: string; token: string }) {
       try {
         return await once<T>(method, target, body, headers);
       } catch (error) {
-        const isFinal = error instanceof TollgateError && error.status !== 503 && error.status !== 429;
-        if (isFinal || attempt === TRIES) throw error;
-        await new Promise((resolve) => setTimeout(resolve, 200 * 2 ** attempt));
+        const waitMs = waitAfter(attempt, error);
+        if (waitMs === undefined) throw error;
+        await new Promise((resolve) => setTimeout(resolve, waitMs));
       }
     }
   }

@@ -65,8 +65,10 @@ export function createLive(sources: LiveSources, nowMs: () => number = Date.now)
     const all = (name: keyof MetricsReading): Value[] => readings.flatMap((reading) => reading[name]);
     const exchanges = countExchanges(all("upstreamSeconds"));
     if (exchanges.answered > (samples.at(-1)?.exchanges.answered ?? 0)) lastAnswerMs = nowMs();
+    const [atMs, beforeMs = 0] = [nowMs(), samples.at(-1)?.atMs];
     samples.push({
-      atMs: nowMs(),
+      // Where the clock was set back, samples go on until it has caught up.
+      atMs: atMs > beforeMs ? atMs : beforeMs + SAMPLE_EVERY_MS,
       exchanges,
       ...countByOutcome(all("requests")),
       latency: bucketsByKind(all("requestSeconds"), ({ route }) => kindOfRoute(route)),

@@ -1,7 +1,6 @@
 import { amountsPaid, type Sale } from "../ledger/sales.ts";
 import { COLUMNS, emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import {
-  dayStartMs,
   monthBounds,
   numbersOf,
   USAGE_COLUMNS,
@@ -154,15 +153,12 @@ const LOST = `
   SELECT max(split_part(until, '-', 1)::bigint) AS ms FROM tollgate.ledger_gaps
   WHERE split_part(after, '-', 1)::bigint < $1 AND ($2::int IS NULL OR partition = $2)`;
 
-/** When the last entry of a gap was made that begins before the end of a month, Unix ms. */
+/** As `LostUntilMs` of the ledger has it. */
 export async function lostUntilMs(
   query: ArchiveQuery,
-  month: string,
+  beforeMs: number,
   partition?: number,
 ): Promise<number | undefined> {
-  const [row] = await query<{ ms: string | null }>(LOST, [
-    dayStartMs(monthBounds(month).next),
-    partition ?? null,
-  ]);
+  const [row] = await query<{ ms: string | null }>(LOST, [beforeMs, partition ?? null]);
   return row?.ms == null ? undefined : Number(row.ms);
 }

@@ -66,7 +66,7 @@ export function openArchiveReads(url: string) {
         usage: (selection) => archivedUsage(query, selection),
         statements: (accountIds, month) => archivedStatements(query, accountIds, month),
         copiedUntilMs: (partition) => copiedUntilMs(query, partition),
-        lostUntilMs: (month, partition) => lostUntilMs(query, month, partition),
+        lostUntilMs: (beforeMs, partition) => lostUntilMs(query, beforeMs, partition),
       };
     },
     close: archive.close,

@@ -10,9 +10,12 @@ import {
 import type { ArchiveQuery } from "../archive/tables.ts";
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { csvLine } from "../domain/operator-texts.ts";
+import { endOfDayMs } from "../ledger/account-usage.ts";
 import { emptyStatement, STATEMENT_NUMBERS, type Statement } from "../ledger/statement-sums.ts";
 import { readStatement } from "../ledger/statements.ts";
 import {
+  dayStartMs,
+  monthBounds,
   totalOf,
   USAGE_COLUMNS,
   USAGE_COUNTS,
@@ -47,7 +50,7 @@ interface Source {
   from: "archive" | "redis";
   /** Of the archive: when its newest entry was made. */
   archived_until?: string | undefined;
-  /** From when on it has all ledger entries; left out if it has all there ever were. */
+  /** From when on it has all ledger entries; left out if it has all that were asked for. */
   entries_since?: string | undefined;
   /** Of Redis: from when on it has all ended tasks. */
   ended_since?: string | undefined;
@@ -150,13 +153,17 @@ function says(source: Source, flags: Flags): void {
 }
 
 async function readUsage(selection: UsageSelection) {
-  const { accountId } = selection;
+  const { accountId, from, to } = selection;
   if (hasArchive())
     return withOwnArchive(async (query, nodes) => {
       if (accountId !== undefined) await requireArchived(query, accountId);
-      const rows = await archivedUsage(query, selection);
-      const place = accountId === undefined ? undefined : await placeOfAccount(nodes, accountId);
-      return { rows, source: await archiveSource(query, place?.partition), unread: undefined };
+      const partition =
+        accountId === undefined ? undefined : (await placeOfAccount(nodes, accountId)).partition;
+      const lostMs = (await lostUntilMs(query, endOfDayMs(to), partition)) ?? 0;
+      const isLost = lostMs > 0 && (from === undefined || lostMs >= dayStartMs(from));
+      const entries_since = isLost ? iso(lostMs + 1) : undefined;
+      const source = { ...(await archiveSource(query, partition)), entries_since };
+      return { rows: await archivedUsage(query, selection), source, unread: undefined };
     });
   const { retentionMs } = requireConfig().tasks;
   const found = await withRedis(async (nodes) => {
@@ -178,7 +185,7 @@ async function statementOf(
       const found = await archivedStatements(query, [accountId], month);
       const statement = found.get(accountId) ?? emptyStatement(0);
       const { partition } = await placeOfAccount(nodes, accountId);
-      const lostMs = await lostUntilMs(query, month, partition);
+      const lostMs = await lostUntilMs(query, dayStartMs(monthBounds(month).next), partition);
       const entries_since = lostMs === undefined ? undefined : iso(lostMs + 1);
       return { statement, source: { ...(await archiveSource(query, partition)), entries_since } };
     });

@@ -86,7 +86,9 @@ export function redactRedisUrl(text: string): string {
   const parts = split(text);
   if (parts === undefined || !isValid(text)) return "***";
   const { scheme, userInfo, hosts, path, query } = parts;
-  const credentials = userInfo === undefined ? "" : `${userInfo.replace(/:.+$/, ":***")}@`;
+  // Without a colon it may be a password: redis-cli takes it for one.
+  const shown = userInfo?.includes(":") ? userInfo.replace(/:.+$/, ":***") : "***";
+  const credentials = userInfo === undefined ? "" : `${shown}@`;
   return `${scheme}://${credentials}${hosts}${path}${query.replace(/(sentinel_password=)[^&]*/g, "$1***")}`;
 }
 

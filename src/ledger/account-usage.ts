@@ -1,6 +1,7 @@
 import type { Redis } from "ioredis";
 import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
+import { archivedUntilMs, type LostUntilMs } from "../operations/credits/archive-lag.ts";
 import { accountNames, META } from "../records/names.ts";
 import { noAccount, OperatorError } from "../records/operator-error.ts";
 import type { Unread } from "../redis/partition-reads.ts";
@@ -51,6 +52,8 @@ interface AccountUsage {
   sinceMs: number | undefined;
   /** Like `sinceMs`, for tasks. */
   endedSinceMs: number | undefined;
+  /** Of the archive: what was later may be missing, Unix ms; undefined if nothing of it is. */
+  untilMs: number | undefined;
   next: string | undefined;
   /** Records of Redis that were read; undefined from the archive. */
   looked?: number;
@@ -60,6 +63,7 @@ interface AccountUsage {
 export interface ArchivedUsage {
   usage(selection: UsageSelection): Promise<UsageRow[]>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
+  lostUntilMs: LostUntilMs;
 }
 
 /**
@@ -81,12 +85,12 @@ export async function accountUsage(
   const since = await sinceOf(place);
   const beginMs = Math.max(Number(createdAt ?? 0), from === undefined ? 0 : dayStartMs(from));
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
-  const archived = archive && (await fromBoth(place, query, since, archive).catch(unlessAway));
-  if (archived)
-    return {
-      ...{ ...archived.page(), source: "archive" },
-      ...{ sinceMs: undefined, endedSinceMs: undefined },
-    };
+  const archived = archive && (await fromBoth(nodes, place, query, since, archive).catch(unlessAway));
+  if (archived) {
+    const { rows, lostMs, untilMs } = archived;
+    const sinceMs = lostMs === undefined ? undefined : after(lostMs + 1);
+    return { ...{ ...rows.page(), source: "archive" }, ...{ sinceMs, endedSinceMs: sinceMs, untilMs } };
+  }
   const rows = createUsageRows(query.by, query);
   const { end, looked } = await addRollups(rows, place, query);
   const page = rows.page();
@@ -94,6 +98,7 @@ export async function accountUsage(
     ...{ rows: page.rows, next: page.next ?? end, looked, source: "redis" },
     sinceMs: after(since.entriesMs),
     endedSinceMs: after(since.endedMs),
+    untilMs: undefined,
   };
 }
 
@@ -112,11 +117,12 @@ async function sinceOf({ redis, partition, nowMs }: Place): Promise<{ entriesMs:
 type Rows = ReturnType<typeof createUsageRows>;
 
 async function fromBoth(
+  nodes: RedisNodes,
   place: Place,
   query: AccountUsageQuery,
   since: { entriesMs: number; endedMs: number },
   archive: ArchivedUsage,
-): Promise<Rows> {
+): Promise<{ rows: Rows; lostMs: number | undefined; untilMs: number | undefined }> {
   const rows = createUsageRows(query.by, query);
   const { accountId, from = "", to = "9999-12-31", by, keyId } = query;
   const copiedMs = Math.min(await archive.copiedUntilMs(place.partition).then((ms) => ms ?? 0), place.nowMs);
@@ -125,14 +131,21 @@ async function fromBoth(
   const isInRedis = Math.max(since.entriesMs, since.endedMs) <= dayStartMs(first);
   const before = dayText(dayStartMs(first) - DAY_MS);
   const last = !isInRedis ? query.to : to < before ? to : before;
+  const endMs = endOfDayMs(last);
+  const lostMs = await archive.lostUntilMs(endMs, place.partition);
+  const untilMs = isInRedis ? undefined : await archivedUntilMs(nodes, endMs, place.partition);
   if (last === undefined || from <= last) {
     const found = await archive.usage({ accountId, from: query.from, to: last, by });
     for (const row of found) if (keyId === undefined || row.key_id === keyId) rows.add(row, () => row);
   }
   if (isInRedis && to >= first)
     await addRollups(rows, place, { ...query, from: from > first ? from : first, limit: undefined });
-  return rows;
+  return { rows, lostMs, untilMs };
 }
+
+/** @param day undefined: the last one of all */
+export const endOfDayMs = (day: string | undefined): number =>
+  day === undefined ? Number.MAX_SAFE_INTEGER : dayStartMs(day) + DAY_MS;
 
 /** @returns the end of the last month that was read, if there are further ones */
 async function addRollups(

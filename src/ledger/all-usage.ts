@@ -1,13 +1,21 @@
 import { DAY_MS, dayText } from "../domain/moments.ts";
 import { requireOrder } from "../operations/access/operator-values.ts";
 import { firstMembers } from "../operations/accounts/sorted-lists.ts";
+import { archivedUntilMs } from "../operations/credits/archive-lag.ts";
 import { cursorOf, positionOf, requirePageSize } from "../records/cursors.ts";
 import { META, partitionNames } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
 import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
-import { type ArchivedUsage, accountUsage, keptSinceMs, monthsOf, unlessAway } from "./account-usage.ts";
+import {
+  type ArchivedUsage,
+  accountUsage,
+  endOfDayMs,
+  keptSinceMs,
+  monthsOf,
+  unlessAway,
+} from "./account-usage.ts";
 import { createUsageRows, dayStartMs, type UsageGroup, type UsageRow } from "./usage.ts";
 import { rolledSince, totalsByEndpoint, usageCounts } from "./usage-rollups.ts";
 
@@ -29,6 +37,8 @@ interface AllUsage {
   sinceMs: number | undefined;
   /** Ended tasks before this time are not counted, Unix ms; undefined if no requested one is older. */
   endedSinceMs: number | undefined;
+  /** Of the archive: what was later may be missing, Unix ms; undefined if nothing of it is. */
+  untilMs: number | undefined;
   unread: Unread | undefined;
 }
 
@@ -54,9 +64,9 @@ export async function allUsage(
   const first = dayText(Math.max(entriesMs, endedMs) + DAY_MS - 1);
   const isEarlier = from === undefined || from < first;
   const earlier =
-    archive && isEarlier ? await usageBefore(first, query, archive).catch(unlessAway) : undefined;
+    archive && isEarlier ? await usageBefore(nodes, first, query, archive).catch(unlessAway) : undefined;
   const rows = createUsageRows(by);
-  for (const row of earlier ?? []) rows.add(row, () => row);
+  for (const row of earlier?.rows ?? []) rows.add(row, () => row);
   const begin = earlier ? first : from;
   const { records, unread } = await totalsByEndpoint(nodes, monthsOf(nowMs, begin, to));
   const isByEndpoint = by.includes("endpoint");
@@ -66,21 +76,34 @@ export async function allUsage(
     const used = usageCounts(numbers);
     rows.add({ day, endpoint }, () => used);
   }
-  const after = (ms: number): number | undefined => (!earlier && ms > beginMs ? ms : undefined);
+  const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
+  const lostMs = earlier?.lostMs ?? 0;
   return {
     rows: rows.all(),
     next: undefined,
     source: earlier ? "archive" : "redis",
-    sinceMs: after(entriesMs),
-    endedSinceMs: after(endedMs),
+    sinceMs: after(earlier ? lostMs + 1 : entriesMs),
+    endedSinceMs: after(earlier ? lostMs + 1 : endedMs),
+    untilMs: earlier?.untilMs,
     unread,
   };
 }
 
 /** Days before one, as the archive has them. */
-function usageBefore(day: string, { from, to, by }: UsageQuery, archive: ArchivedUsage): Promise<UsageRow[]> {
-  const last = dayText(dayStartMs(day) - DAY_MS);
-  return archive.usage({ from, to: to !== undefined && to < last ? to : last, by });
+async function usageBefore(
+  nodes: RedisNodes,
+  day: string,
+  { from, to, by }: Pick<UsageQuery, "from" | "to" | "by">,
+  archive: ArchivedUsage,
+): Promise<{ rows: UsageRow[]; lostMs: number | undefined; untilMs: number | undefined }> {
+  const before = dayText(dayStartMs(day) - DAY_MS);
+  const last = to !== undefined && to < before ? to : before;
+  const untilMs = await archivedUntilMs(nodes, endOfDayMs(last));
+  return {
+    rows: await archive.usage({ from, to: last, by }),
+    lostMs: await archive.lostUntilMs(endOfDayMs(last)),
+    untilMs,
+  };
 }
 
 /** From when on usage of all partitions that can be read is in Redis. */
@@ -121,10 +144,11 @@ async function usageByAccount(
   const ids = [...(inside === "" ? [] : [last]), ...found.map(({ member }) => member)].slice(0, ACCOUNTS_MAX);
   const rows: UsageRow[] = [];
   const since: { entriesMs?: number | undefined; endedMs?: number | undefined } = {};
+  let untilMs: number | undefined;
   let source: AllUsage["source"] = archive ? "archive" : "redis";
   const page = (place?: string): AllUsage => ({
     ...{ rows, next: place && cursorOf(list, place), source },
-    ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, unread: reads.unread() },
+    ...{ sinceMs: since.entriesMs, endedSinceMs: since.endedMs, untilMs, unread: reads.unread() },
   });
   let left = RECORDS_MAX;
   for (const accountId of ids) {
@@ -135,6 +159,7 @@ async function usageByAccount(
     if (used.source === "redis") source = "redis";
     since.entriesMs = latestOf(since.entriesMs, used.sinceMs);
     since.endedMs = latestOf(since.endedMs, used.endedSinceMs);
+    if (used.untilMs !== undefined) untilMs = Math.min(untilMs ?? used.untilMs, used.untilMs);
     rows.push(...used.rows.map((row) => ({ account_id: accountId, ...row })));
     if (used.next !== undefined) return page(`${accountId} ${used.next}`);
     left -= used.looked ?? 0;

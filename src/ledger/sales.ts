@@ -1,4 +1,5 @@
 import { moneyOfUnits, sumOfMoney } from "../domain/money.ts";
+import { archivedUntilMs } from "../operations/credits/archive-lag.ts";
 import type { GrantKind } from "../records/ledger-entries.ts";
 import { META, soldName } from "../records/names.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
@@ -28,6 +29,8 @@ interface Sales {
   source: "archive" | "redis";
   /** Earlier grants are not counted, Unix ms; undefined if those of the whole month are. */
   sinceMs: number | undefined;
+  /** Of the archive: later grants may be missing, Unix ms; undefined if it has all of the month. */
+  untilMs: number | undefined;
   unread: Unread | undefined;
 }
 
@@ -42,12 +45,14 @@ export async function salesOf(
 ): Promise<Sales> {
   requireMonth(month);
   const { entriesMs } = await rolledSinceOf(nodes, await storeNowMs(nodes.ofName(META)));
-  const beginMs = dayStartMs(monthBounds(month).first);
+  const { first, next } = monthBounds(month);
+  const [beginMs, endMs] = [dayStartMs(first), dayStartMs(next)];
   const isWhole = entriesMs <= beginMs;
   if (archive && !isWhole) {
-    const lostMs = (await archive.lostUntilMs(month)) ?? 0;
+    const lostMs = (await archive.lostUntilMs(endMs)) ?? 0;
     const sinceMs = lostMs >= beginMs ? lostMs + 1 : undefined;
-    return { sales: await archive.sales(month), source: "archive", sinceMs, unread: undefined };
+    const untilMs = await archivedUntilMs(nodes, endMs);
+    return { sales: await archive.sales(month), source: "archive", sinceMs, untilMs, unread: undefined };
   }
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, partition) => ({ partition }));
   const reads = readsOfMost(nodes);
@@ -57,7 +62,7 @@ export async function salesOf(
     PARTITIONS_AT_ONCE,
   );
   const sinceMs = isWhole ? undefined : entriesMs;
-  return { sales: sumOf(found), source: "redis", sinceMs, unread: reads.unread() };
+  return { sales: sumOf(found), source: "redis", sinceMs, untilMs: undefined, unread: reads.unread() };
 }
 
 export const amountsPaid = (sales: readonly Sale[]): Record<string, string> =>

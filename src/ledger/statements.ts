@@ -1,6 +1,7 @@
 import { calendarProblem, isMonth } from "../domain/moments.ts";
 import { listAccounts } from "../operations/accounts/account-lists.ts";
 import { requireAccount } from "../operations/accounts/accounts.ts";
+import type { LostUntilMs } from "../operations/credits/archive-lag.ts";
 import { ledgerEntry, msOf } from "../records/ledger-entries.ts";
 import { accountNames, partitionNames, partitionOf } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
@@ -17,8 +18,7 @@ import { dayStartMs, monthBounds } from "./usage.ts";
 export interface ArchivedStatements {
   statements(accountIds: readonly string[], month: string): Promise<Map<string, Statement>>;
   copiedUntilMs(partition: number): Promise<number | undefined>;
-  /** When the last entry was made that nobody has, of those before the end of a month, Unix ms. */
-  lostUntilMs(month: string, partition?: number): Promise<number | undefined>;
+  lostUntilMs: LostUntilMs;
 }
 
 export interface AccountStatement {
@@ -71,9 +71,10 @@ async function fromArchive(
   const partitions = await partitionsOf(nodes);
   // Before the entries, so that none up to then is missing.
   const places = new Set(accountIds.map((accountId) => partitionOf(accountId, partitions)));
+  const endMs = dayStartMs(monthBounds(month).next);
   const reach = new Map<number, Pick<AccountStatement, "sinceMs" | "untilMs">>();
   for (const partition of places) {
-    const lostMs = await archive.lostUntilMs(month, partition);
+    const lostMs = await archive.lostUntilMs(endMs, partition);
     const untilMs = (await archive.copiedUntilMs(partition)) ?? 0;
     reach.set(partition, { sinceMs: lostMs === undefined ? undefined : lostMs + 1, untilMs });
   }

@@ -1,4 +1,5 @@
 import { dayText } from "../domain/moments.ts";
+import { archivedUntilMs } from "../operations/credits/archive-lag.ts";
 import { META, partitionNames } from "../records/names.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { storeNowMs } from "../redis/server-info.ts";
@@ -23,6 +24,8 @@ interface FoundTotal {
   source: "archive" | "redis";
   /** Earlier entries of the month are not counted, Unix ms; undefined if all are. */
   sinceMs: number | undefined;
+  /** Of the archive: later entries may be missing, Unix ms; undefined if it has all of the month. */
+  untilMs: number | undefined;
   unread: Unread | undefined;
 }
 
@@ -52,9 +55,8 @@ export async function totalStatement(
   // The first month that the totals have as a whole.
   const reach = monthBounds(dayText(entriesMs - 1).slice(0, 7)).next;
   const { days, unread } = await totalsOf(nodes, monthsOf(nowMs, undefined, undefined));
-  if (archive && !isWhole && (first < reach || unread)) return fromArchive(month, archive);
-  const earlier =
-    archive && !isWhole ? await fromArchive(reach.slice(0, 7), archive).catch(unlessAway) : undefined;
+  if (archive && !isWhole && (first < reach || unread)) return fromArchive(nodes, month, archive);
+  const earlier = archive && !isWhole ? await openingOf(nodes, reach, archive).catch(unlessAway) : undefined;
   let [before, within] = [NO_USAGE, NO_USAGE];
   for (const [day, numbers] of days) {
     if (day < first && !(earlier && day < reach)) before = sumOfNumbers(before, numbers);
@@ -62,7 +64,7 @@ export async function totalStatement(
   }
   const { sales } = await salesOf(nodes, month);
   const credits = creditsOf(within);
-  const openedWith = isWhole ? 0 : (earlier?.statement.opening ?? null);
+  const openedWith = isWhole ? 0 : (earlier?.opening ?? null);
   const opening = openedWith === null || unread ? null : openedWith + changeOf(creditsOf(before));
   return {
     statement: {
@@ -73,17 +75,28 @@ export async function totalStatement(
     },
     source: earlier ? "archive" : "redis",
     sinceMs: isWhole || entriesMs <= dayStartMs(first) ? undefined : entriesMs,
+    untilMs: earlier?.untilMs,
     unread,
   };
 }
 
-async function fromArchive(month: string, archive: ArchivedTotals): Promise<FoundTotal> {
+/** @param day the first of a month */
+async function openingOf(nodes: RedisNodes, day: string, archive: ArchivedTotals) {
+  const untilMs = await archivedUntilMs(nodes, dayStartMs(day));
+  const { statement } = await fromArchive(nodes, day.slice(0, 7), archive);
+  return { opening: statement.opening, untilMs };
+}
+
+async function fromArchive(nodes: RedisNodes, month: string, archive: ArchivedTotals): Promise<FoundTotal> {
+  const { first, next } = monthBounds(month);
+  const untilMs = await archivedUntilMs(nodes, dayStartMs(next));
   const statement = await archive.total(month);
-  const lostMs = await archive.lostUntilMs(month);
+  const lostMs = await archive.lostUntilMs(dayStartMs(next));
   return {
     statement: lostMs === undefined ? statement : { ...statement, opening: null, closing: null },
     source: "archive",
-    sinceMs: lostMs !== undefined && lostMs >= dayStartMs(monthBounds(month).first) ? lostMs + 1 : undefined,
+    sinceMs: lostMs !== undefined && lostMs >= dayStartMs(first) ? lostMs + 1 : undefined,
+    untilMs,
     unread: undefined,
   };
 }

@@ -3,11 +3,12 @@ import { type DestinationStream, type Logger, pino } from "pino";
 
 export type { Logger } from "pino";
 
+let ownOutput: DestinationStream | undefined;
+
 /** JSON lines on standard output. Paths that could hold a credential are censored. */
-export function createLogger(
-  level: string,
-  to: DestinationStream = standardOutput({ shared: false }),
-): Logger {
+export function createLogger(level: string, output?: DestinationStream): Logger {
+  if (!output) ownOutput ??= standardOutput({ shared: false });
+  const to = output ?? ownOutput!;
   const log = pino(
     {
       level,

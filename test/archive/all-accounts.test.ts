@@ -67,7 +67,7 @@ test("the statement of all accounts comes from the archive, and without one says
   const numbers = { purchases: 200, trials: 0, goodwill: 0, charges: 150, refunds: 80, adjustments: 0 };
   expect(await totalStatement(stage.nodes, "2025-10", archive)).toEqual({
     statement: { opening: 580, ...numbers, reversals: 0, closing: 710, amounts_paid: {} },
-    ...{ source: "archive", sinceMs: undefined, unread: undefined },
+    ...{ source: "archive", sinceMs: undefined, untilMs: undefined, unread: undefined },
   });
   expect(await totalStatement(stage.nodes, "2025-10")).toMatchObject({
     statement: { opening: null, closing: null },

@@ -1,11 +1,15 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { openArchiveReads } from "../../src/archive/reads.ts";
 import { dayText } from "../../src/domain/moments.ts";
+import { accountUsage } from "../../src/ledger/account-usage.ts";
+import { allUsage } from "../../src/ledger/all-usage.ts";
 import { salesOf } from "../../src/ledger/sales.ts";
 import { emptyStatement } from "../../src/ledger/statement-sums.ts";
 import { accountStatements } from "../../src/ledger/statements.ts";
 import { totalStatement } from "../../src/ledger/total-statement.ts";
 import { dayStartMs, monthBounds } from "../../src/ledger/usage.ts";
+import { topAccounts } from "../../src/operations/accounts/top-accounts.ts";
+import { pageAllTransactions } from "../../src/operations/credits/transactions.ts";
 import { accountNames, type KeyRef, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { requestText } from "../../src/records/records.ts";
 import { accountIn, changeMoney } from "../support/account-money.ts";
@@ -242,11 +246,63 @@ test("a month says how far the archive is where that has nothing, and what a gap
       expect(await totalStatement(small.nodes, of, archive)).toMatchObject({ statement: lost, sinceMs });
       expect(await salesOf(small.nodes, of, archive)).toMatchObject({ sinceMs });
     }
+    const lost = { source: "archive", sinceMs: untilMs + 1, endedSinceMs: untilMs + 1 };
+    const top = { by: "spend", limit: 10, from: "2025-01-01" } as const;
+    expect(await topAccounts(small.nodes, top, archive)).toMatchObject({ sinceMs: untilMs + 1 });
+    const asked = { by: ["day"], from: dayText(afterMs), limit: 10 } as const;
+    expect(await allUsage(small.nodes, asked, archive)).toMatchObject(lost);
+    // As of an account that is older than the gap.
+    await small.redis.hset(accountNames(partition, "acme").account, "created_at", 0);
+    expect(await accountUsage(small.nodes, { accountId: "acme", by: ["day"] }, archive)).toMatchObject(lost);
+    const later = await accountUsage(
+      small.nodes,
+      { accountId: "acme", by: ["day"], from: dayText(untilMs + 86_400_000) },
+      archive,
+    );
+    expect(later).toMatchObject({ sinceMs: undefined, endedSinceMs: undefined });
     const env = { ARCHIVE_URL: small.url, REDIS_URL: `redis://127.0.0.1:${small.redis.options.port}` };
-    const { stderr } = await runHere(["statement", "acme", month], env);
-    expect(stderr).toContain(`entries before ${new Date(untilMs + 1).toISOString()} are lost`);
+    for (const words of [["statement", "acme", month], ["usage", "--account", "acme"], ["usage"]]) {
+      const { stderr } = await runHere(words, env);
+      expect(stderr).toContain(`entries before ${new Date(untilMs + 1).toISOString()} are lost`);
+    }
+    const after = await runHere(["usage", "--from", dayText(untilMs + 86_400_000)], env);
+    expect(after.stderr).toMatch(/its newest entry is of \S+Z\.$/m);
     const { statement } = await totalStatement(small.nodes, "2025-01", archive);
     expect(statement.opening).toBe(0);
+  } finally {
+    reads.close();
+    await small.stop();
+  }
+});
+
+// Guarantee: nobody takes what is owed to all customers, or what was sold, for complete while the archive lags.
+test("what is summed over all accounts says from when on the archive lags", async () => {
+  const small = await givenArchiveStage();
+  const reads = openArchiveReads(small.url);
+  try {
+    const key = await small.givenKey("acme");
+    await (await small.copier()).copy();
+    const archive = reads.of(small.nodes);
+    const [month, today] = [new Date().toISOString().slice(0, 7), dayText(Date.now())];
+    const answers = async (of: string) => [
+      await totalStatement(small.nodes, of, archive),
+      await salesOf(small.nodes, of, archive),
+      await allUsage(small.nodes, { by: ["day"], to: `${of}-01`, limit: 10 }, archive),
+    ];
+    for (const answer of await answers(month))
+      expect(answer).toMatchObject({ source: "archive", untilMs: undefined });
+    await small.grant(key, "not copied yet");
+    const untilMs = (await small.entries()).at(-1)!.atMs - 1;
+    for (const answer of (await answers(month)).slice(0, 2)) expect(answer).toMatchObject({ untilMs });
+    expect(await pageAllTransactions(small.nodes, { limit: 10 }, archive)).toMatchObject({ untilMs });
+    const top = { by: "spend", limit: 10, from: "2025-01-01" } as const;
+    expect(await topAccounts(small.nodes, top, archive)).toMatchObject({ complete: false });
+    expect(await topAccounts(small.nodes, { ...top, to: "2025-01-31" }, archive)).toMatchObject({
+      ...{ source: "archive", complete: true, sinceMs: undefined },
+    });
+    for (const by of [["day"], ["day", "account"]] as const)
+      expect(await allUsage(small.nodes, { by, to: today, limit: 10 }, archive)).toMatchObject({ untilMs });
+    for (const answer of await answers("2025-01")) expect(answer).toMatchObject({ untilMs: undefined });
   } finally {
     reads.close();
     await small.stop();

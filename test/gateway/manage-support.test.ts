@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import {
   addToRefusalLogs,
   REFUSALS_OF_KEY,
@@ -53,6 +53,10 @@ test("each refusal of a key is listed with its limit, its wait and both ids, and
       ...{ kind: "refusal", id, account_id: account, label: "rate_limited", metadata: null, key_id: keyId },
     });
   }
+  // Guarantee: it is found by the store's clock, however wrong that of the gateway is.
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - 2 * 3_600_000 });
+  const foundLate = await get(`/search?q=${quoted}`).finally(() => vi.useRealTimers());
+  expect(foundLate.data).toHaveLength(1);
   const others = await stage.givenAccount();
   const token = await stage.givenToken(["accounts:read", "usage:read"], { accounts: [others] });
   expectStatus(await stage.manage("GET", list, { token }), 403);

@@ -173,7 +173,13 @@ test("what was sold this month is listed by kind, package and currency", async (
       ...{ credits: expect.any(Number), amount_paid: "19.80" },
     },
   ]);
-  expect(rest).toEqual({ next_cursor: null, amounts_paid: { USD: "19.80" }, source: "redis", since: null });
+  expect(rest).toEqual({
+    next_cursor: null,
+    until: null,
+    amounts_paid: { USD: "19.80" },
+    source: "redis",
+    since: null,
+  });
   const csv = await fetch(`${stage.gateway.adminUrl}/manage/v1/sales?month=${month}`, {
     headers: { authorization: `Bearer ${ADMIN_TOKEN}`, accept: "text/csv" },
   });

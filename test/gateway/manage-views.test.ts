@@ -346,6 +346,17 @@ test("search finds accounts, keys, tasks and requests by their ids, and takes no
       { ...account, kind: "key", id: keyId, label: `The ${accountId}` },
     ]),
   );
+  // Guarantee: a token finds nothing of what it may not read.
+  for (const [scope, kinds] of [
+    ["keys:read", ["account", "key"]],
+    ["tasks:read", ["account", "request", "task"]],
+    ["credits:read", ["account", "reference"]],
+  ] as const) {
+    const token = await stage.givenToken(["accounts:read", scope]);
+    const all = await Promise.all([secondWord, keyId, taskId, requestId].map((id) => search(id, token)));
+    const seen = new Set(all.flatMap(({ body }) => body.data.map((one: { kind: string }) => one.kind)));
+    expect([...seen].sort()).toEqual(kinds);
+  }
   const secret = await search(key);
   expect([secret.status, JSON.stringify(secret.body).includes(key)]).toEqual([400, false]);
   // Guarantee: a token for one customer learns nothing of the others.

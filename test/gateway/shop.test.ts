@@ -278,3 +278,20 @@ test("a shop's month ends with the same books at the shop and at Tollgate", asyn
     await proxy.stop();
   }
 });
+
+test("a call that is told to wait is repeated once that time is over", async () => {
+  let firstMs: number | undefined;
+  await using server = createServer((_req, res) => {
+    firstMs ??= performance.now();
+    const isEarly = performance.now() - firstMs < 2000;
+    res.writeHead(isEarly ? 429 : 200, { "Content-Type": "application/json", "Retry-After": "2" });
+    res.end(isEarly ? "{}" : JSON.stringify({ status: "suspended" }));
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const waiting = await givenShop(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  try {
+    expectStatus(await waiting.call("POST", "/customers/cus_1/suspend"), 200);
+  } finally {
+    await waiting.stop();
+  }
+});

@@ -152,6 +152,20 @@ test("a hold is not ended early by a clock that steps back, and a claim waits wi
   expect((await stage.sweeps.lease("holds", stage.partition, 10)).requests).toEqual([]);
 });
 
+// The sweeper comes to it once time has caught up: docs/operations/redis.md.
+test("a task that waits for the sweeper when the clock steps back is ended by a poll", async () => {
+  const key = await stage.givenKey();
+  const { generation } = await admit(key);
+  await stage.bind(generation);
+  stage.clock.nowMs += 10 * MINUTE;
+  const leased = async () => (await stage.sweeps.lease("polls", stage.partition, 10)).requests.length;
+  expect(await leased()).toBe(1);
+  stage.clock.nowMs -= DAY;
+  expect(await leased()).toBe(0);
+  await stage.observe(generation, "completed");
+  expect(await stage.account(key)).toMatchObject({ state: { active: 0 } });
+});
+
 // A record that was collected while the clock was ahead took the proof of its charge with it: the BIND was charged again.
 test.each([
   ["completed", 90],

@@ -444,5 +444,9 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
       await page.locator(".runbook > *").first().waitFor();
       expect(await page.locator("#view .note, #view .error").count(), runbook).toBe(0);
     }
+    for (const none of ["..", ".", "none.md"]) {
+      await operator.view(`runbook/${none}`);
+      await page.getByText(`There is no page ${none}`).waitFor();
+    }
   });
 });

@@ -113,6 +113,10 @@ export const pageOf = <Item extends TSchema, More extends TProperties = Record<n
     ...(more as More),
   });
 
+/** Of answers that may come from an archive which lags. */
+export const ARCHIVED_UNTIL =
+  "What was later may be missing, since the archive waits for it; null if nothing that was asked for is.";
+
 /** In answers about all accounts, while a primary is away. */
 export const unread = optional(
   described("Partitions that could not be read, and why; nothing of them is in the answer.", {

@@ -186,6 +186,7 @@ export const TotalStatement = t.titled("TotalStatement", {
   }),
   closing: ofAll({ ...closing, description: "The same at its last moment: what is owed to customers." }),
   since: t.seldomTimed("Entries of the month before this moment are not counted; null if all are."),
+  until: t.seldomTimed(t.ARCHIVED_UNTIL),
   unread: t.unread,
 });
 

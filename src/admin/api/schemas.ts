@@ -125,6 +125,7 @@ export const Usage = t.titled("Usage", {
     "Charges and refunds before this moment are not counted; null if all that were asked for are.",
   ),
   ended_since: t.seldomTimed("The same of completed and failed tasks."),
+  until: t.seldomTimed(t.ARCHIVED_UNTIL),
 });
 
 export const Maintenance = t.titled("Maintenance", {

@@ -7,9 +7,10 @@ import {
   positionOf,
   requirePageSize,
 } from "../../records/cursors.ts";
-import { partitionOf, refusalLogNames } from "../../records/names.ts";
+import { META, partitionOf, refusalLogNames } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import { answersOf } from "../../redis/pipelines.ts";
+import { storeNowMs } from "../../redis/server-info.ts";
 import { placeOfAccount, type RedisNodes } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
 
@@ -150,12 +151,9 @@ export async function pageRefusalsOfKey(
 }
 
 /** The refusal that a request's id names: ours, or the client's own. */
-export async function findRefusal(
-  nodes: RedisNodes,
-  id: string,
-  nowMs: number,
-): Promise<Refusal | undefined> {
+export async function findRefusal(nodes: RedisNodes, id: string): Promise<Refusal | undefined> {
   const field = digestOf(id);
+  const nowMs = await storeNowMs(nodes.ofName(META));
   for (let atMs = nowMs; atMs > nowMs - KEPT_MS - HOUR_MS; atMs -= HOUR_MS) {
     const name = idsName(atMs);
     const place = await nodes.ofName(name).hget(name, field);

@@ -5,6 +5,7 @@ import { membersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
 import { requireOrder } from "../access/operator-values.ts";
+import { archivedUntilMs, type LostUntilMs } from "../credits/archive-lag.ts";
 import { REFUSAL_DAYS, refusalsOfDay } from "./refusals.ts";
 import { compareBytes } from "./sorted-lists.ts";
 
@@ -53,7 +54,7 @@ export type ArchivedSpenders = (
 export async function topAccounts(
   nodes: RedisNodes,
   { by, limit, ...period }: { by: "spend" | "refusals"; from?: string; to?: string; limit: number },
-  archive?: { spenders: ArchivedSpenders },
+  archive?: { spenders: ArchivedSpenders; lostUntilMs: LostUntilMs },
 ): Promise<TopAccounts> {
   const nowMs = await storeNowMs(nodes.ofName(META));
   const today = dayText(nowMs);
@@ -63,9 +64,12 @@ export async function topAccounts(
   const oldest = dayText(nowMs - (kept - 1) * DAY_MS);
   const reads = readsOfMost(nodes);
   if (by === "spend" && from < oldest && archive) {
-    const found = await archive.spenders({ from, to }, limit);
-    const accounts = await withLabels(nodes, reads, found);
-    return { accounts, source: "archive", sinceMs: undefined, complete: true, unread: reads.unread() };
+    const endMs = Date.parse(to) + DAY_MS;
+    const lostMs = (await archive.lostUntilMs(endMs)) ?? 0;
+    const complete = (await archivedUntilMs(nodes, endMs)) === undefined;
+    const accounts = await withLabels(nodes, reads, await archive.spenders({ from, to }, limit));
+    const sinceMs = lostMs >= Date.parse(from) ? lostMs + 1 : undefined;
+    return { accounts, source: "archive", sinceMs, complete, unread: reads.unread() };
   }
   const days = daysOf({ from: from < oldest ? oldest : from, to: to > today ? today : to });
   const { sums, complete } =

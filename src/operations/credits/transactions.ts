@@ -24,6 +24,7 @@ import { requireOrder } from "../access/operator-values.ts";
 import { requireAccount } from "../accounts/accounts.ts";
 import { newestFirst, positionText, readPosition } from "../newest-first.ts";
 import { type ArchivedHistory, type HistoryPage, isWanted, readHistory } from "./account-history.ts";
+import { archivedUntilMs } from "./archive-lag.ts";
 import { entryUnder, fromArchive, type ReadArchived, requireReference } from "./references.ts";
 import type { ArchiveLookUps } from "./refunds.ts";
 
@@ -151,7 +152,7 @@ export async function pageAllTransactions(
   nodes: RedisNodes,
   { type, kind, fromMs, toMs, cursor, limit }: TransactionQuery,
   archive?: { transactions: ArchivedTransactions },
-): Promise<HistoryPage & { source: "archive" | "redis" }> {
+): Promise<HistoryPage & { source: "archive" | "redis"; untilMs?: number | undefined }> {
   requirePageSize(limit);
   requireOrder(fromMs, toMs);
   const source = archive ? "archive" : "redis";
@@ -159,8 +160,9 @@ export async function pageAllTransactions(
   const position = positionOf(list, cursor);
   const filter = { wanted: wantedOf(type, kind), fromMs, toMs };
   if (archive) {
+    const untilMs = await archivedUntilMs(nodes, toMs);
     const { entries, next } = await archive.transactions(filter, position, limit);
-    return { source, entries, next: next && cursorOf(list, next) };
+    return { source, untilMs, entries, next: next && cursorOf(list, next) };
   }
   const partitions = Array.from({ length: await partitionsOf(nodes) }, (_, at) => at);
   const { rows, next } = await newestFirst<LedgerEntry>({

@@ -35,7 +35,7 @@ export async function removeReports(connection: Connection, gatewayId?: string):
     if (gatewayId !== undefined) return void (await redis.hdel(REPORTS, gatewayId));
     const nowMs = connection.nowMs();
     const old = reportsIn(await redis.hgetall(REPORTS)).filter(
-      ({ seenAtMs }) => seenAtMs < nowMs - FORGOTTEN_MS,
+      ({ seenAtMs }) => Math.abs(seenAtMs - nowMs) > FORGOTTEN_MS,
     );
     if (old.length > 0) await redis.hdel(REPORTS, ...old.map((report) => report.gatewayId));
   });
@@ -43,8 +43,9 @@ export async function removeReports(connection: Connection, gatewayId?: string):
 
 export async function readReports(nodes: RedisNodes, nowMs: number): Promise<GatewayReport[]> {
   const reports = reportsIn(await nodes.ofName(REPORTS).hgetall(REPORTS));
+  // Reports of the future were written before the store's clock was set back.
   return reports
-    .filter(({ seenAtMs }) => seenAtMs >= nowMs - SHOWN_MS)
+    .filter(({ seenAtMs }) => Math.abs(seenAtMs - nowMs) <= SHOWN_MS)
     .sort((a, b) => (a.host === b.host ? a.pid - b.pid : a.host < b.host ? -1 : 1))
     .slice(0, GATEWAYS_MAX);
 }

@@ -67,17 +67,20 @@ function described(data: Record<string, unknown>): Polled {
   return { outcome: "task", status: typeof data.status === "string" ? data.status : "", task: data };
 }
 
-/** 408, 425 and 5xx are transient faults; an answer without a code is not the API's. */
+const isTransient = (n: unknown): boolean =>
+  n === 408 || n === 425 || (typeof n === "number" && n >= 500 && n < 600);
+
+/** An answer without a code is not the API's. */
 function isAboutTask(status: number, code: number | undefined): boolean {
-  const isTransient = (n: number): boolean => n === 408 || n === 425 || (n >= 500 && n < 600);
   return code !== undefined && !isTransient(status) && !isTransient(code);
 }
 
 /** The envelope's code counts as much as the status. */
 function uploaded(response: AdapterResponse): Uploaded {
   const { status, json } = response;
-  if (isRedirect(status) || (status >= 400 && status < 500)) return rejection(response, "request");
   const code = json?.code;
+  if (isTransient(status) || isTransient(code)) return { outcome: "failed" };
+  if (isRedirect(status) || (status >= 400 && status < 500)) return rejection(response, "request");
   if (!isSuccessStatus(status) || !Number.isSafeInteger(code)) return { outcome: "failed" };
   return isSuccessCode(code as number) ? image(json?.data) : rejection(response, "request");
 }

@@ -131,7 +131,8 @@ test.each([`redis+sentinel://${SENTINELS}/mymaster`, "rediss+cluster://h1,h2"])(
 
 test.each([
   ["redis://h", "redis://h"],
-  ["redis://app@h:1/2?family=4", "redis://app@h:1/2?family=4"],
+  ["redis://hush@h:1/2?family=4", "redis://***@h:1/2?family=4"],
+  ["redis://app:@h", "redis://app:@h"],
   ["redis://app:hush@h:1/2?family=4", "redis://app:***@h:1/2?family=4"],
   ["redis://:hu:sh@ed@h", "redis://:***@h"],
   ["rediss+cluster://app:hush@h1:1,h2:2", "rediss+cluster://app:***@h1:1,h2:2"],

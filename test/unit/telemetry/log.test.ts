@@ -53,3 +53,10 @@ test("the line of a request follows the level of the log, and is JSON whatever t
   const own = { level: "warn", time: expect.any(String), service: "tollgate", request_id: "req_1" };
   expect(lines.map((text) => JSON.parse(text))).toEqual([{ ...line, ...own, duration_ms: 1.3 }]);
 });
+
+test("loggers of standard output share it: the process has one listener to its end for all of them", () => {
+  createLogger("silent");
+  const before = process.listenerCount("exit");
+  for (let nth = 0; nth < 20; nth++) createLogger("silent");
+  expect(process.listenerCount("exit")).toBe(before);
+});

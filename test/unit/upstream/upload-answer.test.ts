@@ -120,11 +120,12 @@ describe("a refusal", () => {
       text: "not an image",
       detail: expect.stringContaining("HTTP 200, code 422: {"),
     });
-    expect(read(200, { code: 500, error: "" })).toMatchObject({
+    expect(read(200, { code: 1001, error: "" })).toMatchObject({
       outcome: "upstream_refused",
       status: 502,
-      code: 500,
+      code: 1001,
     });
+    expect(read(200, { code: 500, error: "" })).toMatchObject({ outcome: "upstream_failed" });
   });
 
   test("by HTTP 4xx never carries code 200, which customers take for a success", () => {

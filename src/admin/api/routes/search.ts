@@ -28,13 +28,26 @@ const NO_ACCOUNTS = { accounts: [], next: undefined, unread: undefined };
 
 type Found = Static<typeof SearchResults>["data"][number];
 
+/** With which each kind is read. */
+const SCOPES: Readonly<Record<Found["kind"], Scope>> = {
+  account: "accounts:read",
+  key: "keys:read",
+  task: "tasks:read",
+  request: "tasks:read",
+  transaction: "credits:read",
+  reference: "credits:read",
+  token: "tokens:write",
+  audit: "audit:read",
+  refusal: "usage:read",
+};
+
 export const searchRoutes = [
   operation("GET /search", {
     scope: "accounts:read",
     name: "search",
     summary: "Find what an id, a label, metadata or a reference names",
     description:
-      "An account, a key, a task, a request or a transaction by its whole id, and a token or an audit record for those who may list it; accounts by the beginning of their id; a refused request by the id that its customer quotes, for a day. Accounts by words of their label or of texts and numbers of their metadata, keys by words of their label, and grants, adjustments, reversals and refunds by words of their reference, as long as Redis knows it (at least 400 days): what is typed is the beginning of one of the first eight words (of a reference four; of all texts of an account 64), and may go on behind it. Case of A to Z and what stands between words do not matter. `complete` is false if there may be more: at most twenty are found by words, twenty accounts by a whole reference or the beginning of an id, or a server is away. The labels of tokens are not searched. A token for some accounts finds what belongs to them, among the first thousand that have the words.",
+      "An account, a key, a task, a request or a transaction by its whole id, also a token or an audit record; accounts by the beginning of their id; a refused request by the id that its customer quotes, for a day. Accounts by words of their label or of texts and numbers of their metadata, keys by words of their label, and grants, adjustments, reversals and refunds by words of their reference, as long as Redis knows it (at least 400 days): what is typed is the beginning of one of the first eight words (of a reference four; of all texts of an account 64), and may go on behind it. Case of A to Z and what stands between words do not matter. `complete` is false if there may be more: at most twenty are found by words, twenty accounts by a whole reference or the beginning of an id, or a server is away. The labels of tokens are not searched. A token finds what its scopes let it read; one for some accounts what belongs to them, among the first thousand that have the words.",
     query: t.object({ q: t.bounded(200, "What to look for.") }),
     answers: { 200: { description: "What was found; empty for nothing.", schema: SearchResults } },
     async operate(nodes, { query, grantee }, { lookUps }) {
@@ -44,14 +57,15 @@ export const searchRoutes = [
       }
       const { found: all, complete } = await find(nodes, q, grantee, lookUps.findEntry);
       const isSeen = ({ kind, account_id: id }: Found): boolean =>
-        kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id));
+        grantee.scopes.includes(SCOPES[kind]) &&
+        (kind === "token" || !grantee.accounts || (id !== null && grantee.accounts.includes(id)));
       return { data: all.filter(isSeen), complete };
     },
     answer: ({ data, complete }) => page(data, undefined, { complete }),
   }),
 ];
 
-/** @returns also what belongs to accounts that whoever asks may not see */
+/** @returns also what whoever asks may not see */
 async function find(
   nodes: RedisNodes,
   q: string,
@@ -59,20 +73,17 @@ async function find(
   findArchived: FindArchivedEntry | undefined,
 ): Promise<{ found: Found[]; complete: boolean }> {
   const partition = partitionOf(q, await partitionsOf(nodes));
-  const may = (scope: Scope): boolean => grantee.scopes.includes(scope);
   const looks: (false | Promise<Found | undefined>)[] = [
     // If the server of an account of this id is away, it may still be a key or a task of another one.
     unlessUnknown(readsOfMost(nodes).at(partition, () => readAccountObject(nodes, q))).then(
       (account) => account && found("account", q, q, account.label),
     ),
     unlessUnknown(findKey(nodes, q)).then((key) => key && found("key", q, key.accountId, key.label)),
-    may("tokens:write") &&
-      q.startsWith("tok_") &&
+    q.startsWith("tok_") &&
       tokenOfId(nodes, q).then((token) =>
         token && isSeenBy(grantee, token) ? found("token", q, null, token.label) : undefined,
       ),
-    may("audit:read") &&
-      findAuditRecord(nodes, q).then((record) => record && found("audit", q, record.accountId || null)),
+    findAuditRecord(nodes, q).then((record) => record && found("audit", q, record.accountId || null)),
     findTransaction(nodes, q, findArchived).then(
       (entry) => entry && found("transaction", q, entry.accountId),
     ),
@@ -101,7 +112,7 @@ async function find(
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const task = await unlessUnknown(findTask(nodes, q), all.length === 0 ? UnreadError : undefined);
   if (task) all.push(found(task.requestId === q ? "request" : "task", q, task.record.account_id ?? null));
-  const refused = may("usage:read") ? await findRefusal(nodes, q, Date.now()) : undefined;
+  const refused = await findRefusal(nodes, q);
   if (refused)
     all.push({ ...found("refusal", q, refused.accountId, refused.outcome), key_id: refused.keyId });
   const isWhole = [referred, begun, worded].every(({ unread }) => unread === undefined);

@@ -37,7 +37,7 @@ const salesOfMonth = operation("GET /sales", {
   name: "listSales",
   summary: "List what was sold and given in a month",
   description:
-    "Grants of all accounts by kind, package and currency, about a second behind; reversals are not subtracted. From Redis, which keeps it for 400 days; from the archive where Redis does not reach back so far. `since`: earlier grants are not counted. With `Accept: text/csv` as RFC 4180 has it.",
+    "Grants of all accounts by kind, package and currency, about a second behind; reversals are not subtracted. From Redis, which keeps it for 400 days; from the archive where Redis does not reach back so far. `since`: earlier grants are not counted; `until`: later ones may not be. With `Accept: text/csv` as RFC 4180 has it.",
   query: t.object({ month }),
   answers: {
     200: {
@@ -47,6 +47,7 @@ const salesOfMonth = operation("GET /sales", {
         amounts_paid: Statement.properties.amounts_paid,
         source: t.source,
         since: t.seldomTime,
+        until: t.seldomTimed(t.ARCHIVED_UNTIL),
         unread: t.unread,
       }),
       csv: true,
@@ -56,15 +57,16 @@ const salesOfMonth = operation("GET /sales", {
     requireAllAccounts(grantee);
     return salesOf(nodes, query.month, await archive?.open(nodes));
   },
-  answer({ sales, source, sinceMs, unread: away }, { query }) {
+  answer({ sales, source, sinceMs, untilMs, unread: away }, { query }) {
     const rows = sales.map((sale) => shownAs(Sale, sale));
-    const since = sinceMs === undefined ? null : isoTime(sinceMs);
+    const timeOrNull = (ms?: number) => (ms === undefined ? null : isoTime(ms));
+    const [since, until] = [timeOrNull(sinceMs), timeOrNull(untilMs)];
     const lines = rows.map((row) =>
-      csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name]), source, since]),
+      csvLine([query.month, ...SALE_COLUMNS.map((name) => row[name]), source, since, until]),
     );
     return {
-      ...page(rows, undefined, { amounts_paid: amountsPaid(sales), source, sinceMs, unread: away }),
-      csv: { text: `month,${SALE_COLUMNS.join(",")},source,since\r\n${lines.join("")}`, unread: away },
+      ...page(rows, undefined, { amounts_paid: amountsPaid(sales), source, sinceMs, untilMs, unread: away }),
+      csv: { text: `month,${SALE_COLUMNS.join(",")},source,since,until\r\n${lines.join("")}`, unread: away },
     };
   },
 });

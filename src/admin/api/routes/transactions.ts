@@ -29,6 +29,7 @@ const AllPage = t.titled("TransactionPage", {
   ...t.pageOf(TransactionOfAll).properties,
   source: t.source,
   ...t.reaches,
+  until: t.seldomTimed(t.ARCHIVED_UNTIL),
 });
 
 const transactionsOfAccount = operation("GET /accounts/{account}/transactions", {
@@ -73,11 +74,11 @@ export const transactionsOfAll = operation("GET /transactions", {
     const filter = { ...{ type, kind, cursor, limit }, ...periodOf(query) };
     return pageAllTransactions(nodes, filter, await archive?.open(nodes));
   },
-  answer: ({ entries, next, reachesBackToMs, source }) =>
+  answer: ({ entries, next, reachesBackToMs, source, untilMs }) =>
     page(
       entries.map((entry) => transactionShown(entry)),
       next,
-      { source, reachesBackToMs },
+      { source, reachesBackToMs, untilMs },
     ),
 });
 

@@ -254,6 +254,8 @@ export const readLive = (afterMs) => get(["live"], { after_ms: afterMs });
 export const readHealth = () => get(["health"]);
 /** A page of docs/operations, which is a file of the console's. @param {string} page */
 export async function readRunbook(page) {
+  // The browser takes a page .. for the folder above, which is the console itself.
+  if (!page.endsWith(".md")) throw new ApiError(404, `there is no page ${page}`);
   const answer = await fetch(`runbooks/${encodeURIComponent(page)}`, { cache: "no-store" }).catch(() => {
     throw new ApiError(0, "the gateway does not answer");
   });

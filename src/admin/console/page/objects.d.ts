@@ -65,6 +65,7 @@ declare global {
   interface Sales extends List<Static<typeof money.Sale>> {
     amounts_paid: Record<string, string>;
     since: string | null;
+    until: string | null;
     unread?: { partitions: number[]; why: string };
   }
   type ListedAccount = Static<typeof accounts.ListedAccount>;

@@ -82,6 +82,17 @@ describe("the last 15 minutes", () => {
     for (const name of ["ok", "refused", "failed"]) expect(last(name)).toBe(0);
   });
 
+  test("samples go on with right rates where the clock was set back", async () => {
+    const { metrics, clock, live, sample, last } = givenLive();
+    await sample(3);
+    const before = live.view(0).at_ms.at(-1)!;
+    clock.nowMs -= 3_600_000;
+    metrics.requests.inc({ route: GENERATE, status: 200, outcome: "ok" }, 20);
+    await sample(3);
+    expect(live.view(before).at_ms).toEqual([before + 2000, before + 4000, before + 6000]);
+    expect(last("ok")).toBe(2);
+  });
+
   test("several processes are one gateway, and one that ends takes nothing below zero", async () => {
     const { metrics, others, sample, last } = givenLive();
     const other = createMetrics();

@@ -70,6 +70,11 @@ test.each<[number, unknown, object]>([
   [200, { code: 200, data: { ...IMAGE, expires_at: "soon" } }, { outcome: "failed" }],
   [200, { data: IMAGE }, { outcome: "failed" }],
   [413, "", { outcome: "refused", status: 413 }],
+  // An upload costs nothing: programs may send it again.
+  [408, { code: 408 }, { outcome: "failed" }],
+  [425, "", { outcome: "failed" }],
+  [200, { code: 503 }, { outcome: "failed" }],
+  [400, { code: 500 }, { outcome: "failed" }],
 ])("an answer to an upload: %i %j", (status, body, expected) => {
   expect(ENVELOPE.uploaded?.(response(status, body), {})).toMatchObject(expected);
 });

@@ -1,5 +1,5 @@
 import { asks, day } from "../asks.js";
-import { actions, bar, button, heading, hint, note, tile, tiles, unreadNote } from "../dom.js";
+import { actions, bar, button, heading, hint, moment, note, tile, tiles, unreadNote } from "../dom.js";
 import { count } from "../format.js";
 import { downloadCsv, filtered, LABELLED_ACCOUNT, table } from "../table.js";
 
@@ -70,13 +70,14 @@ const packageName = (name) => (name === "*" ? "further packages" : name === "non
 
 /** @param {string} month @param {Sales} sales @param {TotalStatement} total */
 function salesPart(month, sales, total) {
-  const { data, since, amounts_paid } = sales;
+  const { data, since, until, amounts_paid } = sales;
   const save = () => downloadCsv(`sold-${month}.csv`, SALE_COLUMNS, data);
   const sum = (/** @type {string} */ kind) =>
     data.reduce((credits, one) => credits + (one.kind === kind ? one.credits : 0), 0);
   return [
     unreadNote(sales),
     since && note(`Grants before ${since.slice(0, 10)} are not counted.`),
+    until && note(["Grants after ", moment(until), " may be missing: the archive lags."]),
     tiles(
       KINDS.map(([kind, name]) => tile(name, count(sum(kind)), "credits")),
       Object.entries(amounts_paid).map(([currency, amount]) => tile(`Paid, ${currency}`, amount)),
@@ -120,6 +121,7 @@ const TOTAL_LINES = /** @type {const} */ ([
 const totalPart = (month, total) => [
   unreadNote(total),
   total.since && note(`Entries before ${total.since.slice(0, 10)} are not counted.`),
+  total.until && note(["Entries after ", moment(total.until), " may be missing: the archive lags."]),
   table(
     `Credits of all accounts in ${month} (UTC)`,
     [
