@@ -77,13 +77,13 @@ export async function allUsage(
     rows.add({ day, endpoint }, () => used);
   }
   const after = (ms: number): number | undefined => (ms > beginMs ? ms : undefined);
-  const lostMs = earlier?.lostMs ?? 0;
+  const archivedSinceMs = earlier?.lostMs === undefined ? 0 : earlier.lostMs + 1;
   return {
     rows: rows.all(),
     next: undefined,
     source: earlier ? "archive" : "redis",
-    sinceMs: after(earlier ? lostMs + 1 : entriesMs),
-    endedSinceMs: after(earlier ? lostMs + 1 : endedMs),
+    sinceMs: after(earlier ? archivedSinceMs : entriesMs),
+    endedSinceMs: after(earlier ? archivedSinceMs : endedMs),
     untilMs: earlier?.untilMs,
     unread,
   };
