@@ -71,7 +71,7 @@ async function openRedis(folder: string) {
   prioritise(redisPid);
   const redis = new Redis(server.url);
   // The turn to check the ledger is taken: that check is a process of its own.
-  await redis.set("tg:ledger-turn", "bench", "PX", 3_600_000);
+  await redis.set("tg:ledger-lease", "bench", "PX", 3_600_000);
   return {
     redis,
     redisUrl: server.url,

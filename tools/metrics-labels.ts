@@ -5,7 +5,7 @@ import { ERROR_NAMES } from "../src/domain/errors.ts";
 import { GATE_REFUSALS } from "../src/domain/fair-gate.ts";
 import { SHADOW_LIMITS } from "../src/domain/limits.ts";
 import { ROUTE_TEMPLATES } from "../src/gateway/request-lifecycle.ts";
-import { QUESTION_OUTCOMES } from "../src/redis/topology/follow-placement.ts";
+import { POLL_OUTCOMES } from "../src/redis/topology/follow-placement.ts";
 import { SCRIPTS } from "../src/scripts/all.ts";
 import type { Admission } from "../src/scripts/holds.ts";
 import { AGES, OPEN_STATES } from "../src/scripts/surveys.ts";
@@ -112,7 +112,7 @@ const SETS: Readonly<Record<string, LabelSet>> = {
   script: { values: SCRIPTS.map(({ name }) => name) },
   reason: { values: STORE_FAILURES },
   kept_in: { values: KEPT_IN },
-  "tollgate_primary_questions_total{outcome}": { values: QUESTION_OUTCOMES },
+  "tollgate_primary_questions_total{outcome}": { values: POLL_OUTCOMES },
   primary: "`host:port` of each primary in use",
   replication_id: "`master_replid` of the server",
   state: { values: OPEN_STATES },

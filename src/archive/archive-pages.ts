@@ -70,7 +70,7 @@ export function readPages(
   return primary.command(async (redis) => {
     const nowMs = await storeNowMs(redis);
     const pipe = redis.pipeline();
-    for (const position of positions) askFor(pipe, position, each, nowMs);
+    for (const position of positions) queueReads(pipe, position, each, nowMs);
     const answers = answersOf<unknown>(await pipe.exec());
     return Promise.all(
       positions.map((position, at) =>
@@ -81,7 +81,7 @@ export function readPages(
 }
 
 /** Seven commands; `pageOf` reads the replies. */
-function askFor(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
+function queueReads(pipe: ChainableCommander, position: ArchivePosition, each: number, nowMs: number): void {
   const { partition, newest, looked, due } = position;
   const { ledger, done, trimmed, audit } = partitionNames(partition);
   // The newest entry again: it must still be there.

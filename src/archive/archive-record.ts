@@ -14,7 +14,7 @@ import { many } from "../redis/pipelines.ts";
 import type { Primary } from "../redis/primary.ts";
 import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { archived, note } from "../scripts/archive.ts";
-import { turn } from "../scripts/gateways.ts";
+import { workLease } from "../scripts/gateways.ts";
 import type { ArchivedState, ArchivePage, ArchivePosition } from "./archive-pages.ts";
 import { type NamedPages, noteAllChanged } from "./changed-records.ts";
 
@@ -189,20 +189,20 @@ export async function oldestUncopied(
 }
 
 /** Leases partitions to this process. Two copiers at a time do no harm: primary keys decide. */
-export async function takeTurns(
+export async function takeLeases(
   primary: Primary,
   partitions: readonly number[],
-  { holder, turnMs }: { holder: string; turnMs: number },
+  { holder, leaseMs }: { holder: string; leaseMs: number },
 ): Promise<number[]> {
   const taken = await Promise.all(
     partitions.map((partition) =>
-      primary.run(turn, { name: archiveNames(partition).archiver, holder, turnMs }),
+      primary.run(workLease, { name: archiveNames(partition).archiver, holder, leaseMs }),
     ),
   );
   return partitions.filter((_, at) => taken[at]);
 }
 
-export const endTurns = (primary: Primary, partitions: readonly number[], holder: string): Promise<void> =>
+export const endLeases = (primary: Primary, partitions: readonly number[], holder: string): Promise<void> =>
   primary.command(async (redis) => {
     const names = partitions.map((partition) => archiveNames(partition).archiver);
     const holders = await many<string | null, string>(redis, names, (pipe, name) => pipe.get(name));

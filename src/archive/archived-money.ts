@@ -56,14 +56,14 @@ const READS_MAX = 3;
 export function moneyLookUps(url: string) {
   const readArchived: ReadArchived = async (nodes, accountId, reference) => {
     const partition = partitionOf(accountId, await partitionsOf(nodes));
-    return asked(url, nodes, partition, async (query) => {
+    return inSnapshot(url, nodes, partition, async (query) => {
       await requireComplete(nodes, query, { partition, accountId });
       const [row] = await query<EntryRow>(OF_REFERENCE, [accountId, reference]);
       return row && entryOf(row);
     });
   };
   const findCharge: FindArchivedCharge = (nodes, id) =>
-    asked(url, nodes, undefined, async (query) => {
+    inSnapshot(url, nodes, undefined, async (query) => {
       const rows = await query<ChargeRow>(OF_TASK, [id]);
       const charge = rows.find(({ kind }) => kind === "charge");
       if (!charge) return requireReach(nodes, query).then(() => undefined);
@@ -78,12 +78,12 @@ export function moneyLookUps(url: string) {
       };
     });
   const findEntry: FindArchivedEntry = (nodes, { partition, streamId }) =>
-    asked(url, nodes, partition, async (query) => {
+    inSnapshot(url, nodes, partition, async (query) => {
       const [row] = await query<EntryRow>(OF_ID, [partition, ...streamId.split("-")]);
       return row && entryOf(row);
     });
   const findCharges: FindArchivedCharges = (nodes, partition, { fromMs, toMs, charged }) =>
-    asked(url, nodes, partition, async (query) => {
+    inSnapshot(url, nodes, partition, async (query) => {
       const sinceMs = Math.max(0, fromMs - CLOCK_SLACK_MS);
       const archivedTo = await requireCompleteSince(nodes, query, partition, sinceMs);
       const rows = await query<EntryRow & { is_refunded: boolean }>(OF_PRICES, [
@@ -97,7 +97,7 @@ export function moneyLookUps(url: string) {
   return { readArchived, findCharge, findCharges, findEntry };
 }
 
-async function asked<T>(
+async function inSnapshot<T>(
   url: string,
   nodes: RedisNodes,
   partition: number | undefined,

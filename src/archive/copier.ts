@@ -6,15 +6,15 @@ import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { connectArchive, type OpenedArchive } from "./archive-connection.ts";
 import { archiveReason } from "./archive-reasons.ts";
-import { endTurns, takeTurns } from "./archive-record.ts";
+import { endLeases, takeLeases } from "./archive-record.ts";
 import { type CopyingOptions, createCopying, type HeldPartitions, withoutStore } from "./copying.ts";
 import { identifyOrClaim } from "./identity.ts";
 import { MIGRATION_MS, migrate, pendingSteps } from "./migrations.ts";
 import { type ArchiveTables, createTables } from "./tables.ts";
 import { createTrimming } from "./trimming.ts";
 
-const TURN_MS = 10_000;
-const RENEW_EVERY_MS = TURN_MS / 3;
+const LEASE_MS = 10_000;
+const RENEW_EVERY_MS = LEASE_MS / 3;
 const RETRY_MAX_MS = 30_000;
 
 export interface CopierOptions extends CopyingOptions {
@@ -28,7 +28,7 @@ export interface CopierOptions extends CopyingOptions {
 /** The rows are the cursor, and primary keys make repeated writes harmless. Decision 0050. */
 export function createCopier(options: CopierOptions) {
   const { connection, log } = options;
-  const turns = createTurns(connection);
+  const leases = createLeases(connection);
   const copying = createCopying(options);
   const { keepMs } = options;
   const trimming = keepMs && createTrimming({ ...options, keepMs, look: copying.look });
@@ -37,7 +37,7 @@ export function createCopier(options: CopierOptions) {
   let succeededMs = performance.now();
 
   async function round(): Promise<boolean> {
-    const { held, fault: refused } = await turns.take();
+    const { held, fault: refused } = await leases.take();
     copying.keepOnly(held.flatMap(({ partitions }) => partitions));
     if (held.length === 0) {
       if (!refused) succeededMs = performance.now();
@@ -78,7 +78,7 @@ export function createCopier(options: CopierOptions) {
   return {
     start: (): void => rounds.start(jittered(options.intervalMs())),
     round,
-    stop: (): Promise<void> => rounds.stop().then(turns.leave),
+    stop: (): Promise<void> => rounds.stop().then(leases.leave),
   };
 }
 
@@ -89,7 +89,7 @@ const waitAfter = (failures: number, intervalMs: number): number =>
       : Math.min(RETRY_MAX_MS, Math.max(intervalMs, 500) * 2 ** Math.min(failures, 10)),
   );
 
-function createTurns(connection: Connection) {
+function createLeases(connection: Connection) {
   const holder = randomUUID();
   let held: HeldPartitions[] = [];
   let fault: Error | undefined;
@@ -104,7 +104,7 @@ function createTurns(connection: Connection) {
       fault = undefined;
       const taken = await Promise.all(
         primaries.map(async ({ primary, partitions }) => {
-          const own = await takeTurns(primary, partitions, { holder, turnMs: TURN_MS }).catch(
+          const own = await takeLeases(primary, partitions, { holder, leaseMs: LEASE_MS }).catch(
             (error: Error) => {
               withoutStore(error);
               fault = error;
@@ -119,7 +119,7 @@ function createTurns(connection: Connection) {
     },
     async leave(): Promise<void> {
       await Promise.all(
-        held.map(({ primary, partitions }) => endTurns(primary, partitions, holder).catch(() => undefined)),
+        held.map(({ primary, partitions }) => endLeases(primary, partitions, holder).catch(() => undefined)),
       );
       held = [];
     },

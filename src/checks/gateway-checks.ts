@@ -97,7 +97,7 @@ const LAG_SECONDS_MAX = 300;
 const CHECKS_MISSED_MAX = 3;
 const FAILED_SHARE_MAX = 0.5;
 
-/** Checks of a gateway's own figures, also while Redis is away; none of an upstream that was not asked lately. @param away names of primaries */
+/** Checks of a gateway's own figures, also while Redis is away; none of an upstream that was not polled or called lately. @param away names of primaries */
 export function figureChecks(
   figures: OwnFigures,
   { serving, away, hasArchive }: { serving: Serving; away: readonly string[]; hasArchive: boolean },
@@ -210,7 +210,7 @@ const FAILURES: Readonly<Record<string, string>> = {
   refused_gateway: "it refuses our credential or account: check `UPSTREAM_API_KEY` and the balance there",
 };
 
-/** @returns undefined where the upstream was not asked lately */
+/** @returns undefined where the upstream was not polled or called lately */
 function exchangesCheck(
   { upstream: found, lastAnswerMs }: Pick<OwnFigures, "upstream" | "lastAnswerMs">,
   nowMs: number,
@@ -218,16 +218,16 @@ function exchangesCheck(
   const upstream = checksOf("upstream");
   if (!found) return undefined;
   const { window_seconds: seconds, answered, limited, failed: bad, failure } = found;
-  const asked = answered + limited + bad;
-  if (asked === 0) return undefined;
+  const total = answered + limited + bad;
+  if (total === 0) return undefined;
   const last =
     lastAnswerMs === null
       ? "no good answer yet"
       : `last good answer ${durationText(nowMs - lastAnswerMs)} ago`;
-  const share = Math.floor((100 * answered) / asked);
-  const words = `${share} % of ${asked} answered in the last ${durationText(1000 * seconds)}, ${last}`;
+  const share = Math.floor((100 * answered) / total);
+  const words = `${share} % of ${total} answered in the last ${durationText(1000 * seconds)}, ${last}`;
   const advice = FAILURES[failure ?? ""] ?? "it answers with errors: ask its operator";
-  if (bad > asked * FAILED_SHARE_MAX) return upstream.failed(words, advice);
+  if (bad > total * FAILED_SHARE_MAX) return upstream.failed(words, advice);
   if (bad > 0) return upstream.warning(words, advice);
   if (limited > 0) return upstream.warning(words, "it limits us: ask for more, or lower the tiers' limits");
   return upstream.good(words);

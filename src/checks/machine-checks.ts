@@ -116,12 +116,12 @@ function waitingCheck(name: "journal", folder: string, storeId: string | undefin
       "a running gateway on this folder sends them within a minute; start one if none runs, and look at Redis if one does";
     return warning(name, found, advice);
   }
-  const owed = others.reduce((sum, [, count]) => sum + count, 0);
+  const pending = others.reduce((sum, [, count]) => sum + count, 0);
   const names = others.slice(0, NAMED_MAX).map(([id, count]) => `${count} for ${id}`);
   if (others.length > NAMED_MAX) names.push(`${others.length - NAMED_MAX} more`);
   return warning(
     name,
-    `${found}; ${owed} of them for another Redis than the one that answers now (${names.join(", ")})`,
+    `${found}; ${pending} of them for another Redis than the one that answers now (${names.join(", ")})`,
     "point REDIS_URL to the Redis whose `HGET tg:meta id` says that; no other is sent them",
   );
 }

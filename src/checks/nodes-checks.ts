@@ -4,7 +4,7 @@ import { placeOf } from "../redis/open-nodes.ts";
 import { storeReason } from "../redis/reasons.ts";
 import { readInfo } from "../redis/server-info.ts";
 import { type RedisNodes, storedFacts } from "../redis/store-facts.ts";
-import { createAskedServers } from "../redis/topology/asked-servers.ts";
+import { createServerPolls } from "../redis/topology/server-polls.ts";
 import { type Check, failed, good, warning } from "./check.ts";
 import { type ClusterNode, clusterChecks, readClusterNodes } from "./cluster-checks.ts";
 import { clockAheadMs, clocksCheck, fsyncOf, infoChecks } from "./server-checks.ts";
@@ -82,7 +82,7 @@ export function connectedReplicas(info: Info): RedisHost[] {
   });
 }
 
-/** Replicas of the node that was asked, from CLUSTER SLOTS, by the addresses that clients use. */
+/** Replicas of the node that was polled, from CLUSTER SLOTS, by the addresses that clients use. */
 function replicasInSlots(slots: unknown, nodes: readonly ClusterNode[]): RedisHost[] {
   const own = nodes.find(({ isMyself }) => isMyself)?.id;
   const ranges = Array.isArray(slots) ? (slots as [number, number, ...[string, number, string][]][]) : [];
@@ -98,9 +98,9 @@ async function lookAtReplica(
   tlsCa: string | undefined,
 ): Promise<Replica> {
   const name = hostText(at);
-  const server = createAskedServers([at], { ...address, tlsCa });
+  const server = createServerPolls([at], { ...address, tlsCa });
   try {
-    const { answers, failures } = await server.ask(async (redis) => ({
+    const { answers, failures } = await server.poll(async (redis) => ({
       info: readInfo(await redis.info()),
       aheadMs: await clockAheadMs(redis),
       fsync: (await fsyncOf(redis)) ?? "",

@@ -1,16 +1,16 @@
 import { hostText, type RedisAddress, type RedisHost } from "../domain/redis-address.ts";
-import { createAskedServers } from "../redis/topology/asked-servers.ts";
-import { askSentinel, type SentinelAnswer, sentinelReason } from "../redis/topology/sentinels.ts";
+import { readSentinel, type SentinelAnswer, sentinelReason } from "../redis/topology/sentinels.ts";
+import { createServerPolls } from "../redis/topology/server-polls.ts";
 import { type Check, checksOf } from "./check.ts";
 
 const { good, warning, failed } = checksOf("sentinels");
 
 /** With fewer, the loss of one leaves no majority. */
 const SENTINELS_MIN = 3;
-/** That are asked: those of the address, and others that they name. */
-const ASKED_MAX = 32;
+/** That are polled: those of the address, and others that they name. */
+const POLLED_MAX = 32;
 
-export interface AskedSentinel {
+export interface PolledSentinel {
   /** `host:port`. */
   server: string;
   answer: SentinelAnswer | { why: string };
@@ -23,50 +23,50 @@ export async function sentinelsChecks(
   replicas?: number,
 ): Promise<Check[]> {
   if (address.kind !== "sentinel") return [];
-  const asked = new Map<string, AskedSentinel>();
-  const askNew = async (hosts: readonly RedisHost[]): Promise<void> => {
-    const unasked = new Map(hosts.map((host) => [hostText(host), host]));
-    const next = [...unasked].filter(([server]) => !asked.has(server)).slice(0, ASKED_MAX - asked.size);
-    const answers = await Promise.all(next.map(([, host]) => askOne(host, address, tlsCa)));
-    for (const answer of answers) asked.set(answer.server, answer);
+  const polled = new Map<string, PolledSentinel>();
+  const pollNew = async (hosts: readonly RedisHost[]): Promise<void> => {
+    const unpolled = new Map(hosts.map((host) => [hostText(host), host]));
+    const next = [...unpolled].filter(([server]) => !polled.has(server)).slice(0, POLLED_MAX - polled.size);
+    const answers = await Promise.all(next.map(([, host]) => pollOne(host, address, tlsCa)));
+    for (const answer of answers) polled.set(answer.server, answer);
   };
-  await askNew(address.hosts);
-  await askNew(othersOf([...asked.values()]));
-  return judgeSentinels(address.name ?? "", [...asked.values()], replicas);
+  await pollNew(address.hosts);
+  await pollNew(othersOf([...polled.values()]));
+  return judgeSentinels(address.name ?? "", [...polled.values()], replicas);
 }
 
-async function askOne(
+async function pollOne(
   at: RedisHost,
   address: RedisAddress,
   tlsCa: string | undefined,
-): Promise<AskedSentinel> {
+): Promise<PolledSentinel> {
   const { name = "", tls, family, sentinelUsername: username, sentinelPassword: password } = address;
-  const sentinel = createAskedServers([at], { tls, username, password, db: 0, family, tlsCa });
+  const sentinel = createServerPolls([at], { tls, username, password, db: 0, family, tlsCa });
   try {
-    const { answers, failures } = await sentinel.ask((redis) => askSentinel(name, redis));
+    const { answers, failures } = await sentinel.poll((redis) => readSentinel(name, redis));
     return { server: hostText(at), answer: answers[0] ?? { why: sentinelReason(failures[0]?.error) } };
   } finally {
     sentinel.close();
   }
 }
 
-const hasAnswered = (one: AskedSentinel): one is { server: string; answer: SentinelAnswer } =>
+const hasAnswered = (one: PolledSentinel): one is { server: string; answer: SentinelAnswer } =>
   "primary" in one.answer;
 
-const othersOf = (asked: readonly AskedSentinel[]): RedisHost[] =>
-  asked.filter(hasAnswered).flatMap(({ answer }) => answer.others);
+const othersOf = (polled: readonly PolledSentinel[]): RedisHost[] =>
+  polled.filter(hasAnswered).flatMap(({ answer }) => answer.others);
 
 /** @param name what the Sentinels call the primary @param replicas that are connected to it; undefined if that is not known */
 export function judgeSentinels(
   name: string,
-  asked: readonly AskedSentinel[],
+  polled: readonly PolledSentinel[],
   replicas = Number.POSITIVE_INFINITY,
 ): Check[] {
-  const answers = asked.filter(hasAnswered);
+  const answers = polled.filter(hasAnswered);
   // Then REDIS_URL is wrong, or all are away: the check of Redis itself says so for each.
   if (answers.length === 0) return [];
-  const announced = new Set(othersOf(asked).map(hostText));
-  const silent = asked.flatMap(({ server, answer }) =>
+  const announced = new Set(othersOf(polled).map(hostText));
+  const silent = polled.flatMap(({ server, answer }) =>
     "why" in answer ? [{ server, why: answer.why }] : [],
   );
   const known = Math.max(...answers.map(({ answer }) => answer.others.length + 1));

@@ -157,14 +157,14 @@ function resultOf(adapter: Adapter, { call, response, task, options: given }: An
   const text = typeof body === "string" ? body : JSON.stringify(body);
   const json = parseObject(text);
   const answer: AdapterResponse = { status, body: text, json, retryAfter };
-  const asked: PolledTask = task ?? { taskId: TASK_ID, endpoint: "gen2/text-to-video" };
+  const polledTask: PolledTask = task ?? { taskId: TASK_ID, endpoint: "gen2/text-to-video" };
   switch (call) {
     case "created":
       return adapter.created(answer, options);
     case "polled":
-      return adapter.polled(answer, asked, options);
+      return adapter.polled(answer, polledTask, options);
     case "result":
-      return adapter.result?.(answer, asked, options);
+      return adapter.result?.(answer, polledTask, options);
     case "uploaded":
       return adapter.uploaded?.(answer, options);
     case "callback":
@@ -192,11 +192,11 @@ function gatewaysReading(
   const dialect = new Dialect(choice, { fault, slow: () => {} });
   const { status = 200, body = "", retryAfter } = response;
   const answer = { status, body: typeof body === "string" ? body : JSON.stringify(body), retryAfter };
-  const asked = task ?? { taskId: TASK_ID, endpoint: "gen2/text-to-video" };
+  const polledTask = task ?? { taskId: TASK_ID, endpoint: "gen2/text-to-video" };
   const readings = {
     created: () => readGeneration(answer, "", undefined, dialect),
-    polled: () => readPoll(answer, asked, dialect),
-    result: () => readResult(answer, asked, dialect),
+    polled: () => readPoll(answer, polledTask, dialect),
+    result: () => readResult(answer, polledTask, dialect),
     uploaded: () => interpretAnswer(answer, dialect),
   };
   if (call === "callback") return {};

@@ -30,8 +30,8 @@ export function priceCommand(): Command {
       const endpoint = requireEndpoint(name, "endpoint");
       const { at = Date.now() } = flags;
       const multiplier = flags.account === undefined ? "1" : await multiplierOf(flags.account);
-      const asked = { atMs: at, multiplier };
-      print(body === undefined ? listed(endpoint, asked) : priced(endpoint, readBody(body), asked), flags);
+      const query = { atMs: at, multiplier };
+      print(body === undefined ? listed(endpoint, query) : priced(endpoint, readBody(body), query), flags);
     });
 }
 
@@ -44,7 +44,7 @@ function atMs(text: string): number {
 const multiplierOf = (accountId: string): Promise<string> =>
   withRedis(async (nodes) => (await readAccountObject(nodes, accountId)).priceMultiplier);
 
-interface Asked {
+interface PriceQuery {
   atMs: number;
   multiplier: string;
 }
@@ -58,7 +58,7 @@ function readBody(name: string): Buffer {
   }
 }
 
-function priced(endpoint: GenerationEndpoint, bytes: Buffer, asked: Asked): CommandOutput {
+function priced(endpoint: GenerationEndpoint, bytes: Buffer, query: PriceQuery): CommandOutput {
   const refused = (problems: readonly { path: string; message: string }[]): CommandOutput => ({
     ok: false,
     json: { ok: false, endpoint, problems },
@@ -69,10 +69,10 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer, asked: Asked): Comm
   }
   const parsed = parseJsonBytes(bytes);
   if (!parsed.ok) return refused([{ path: "", message: parsed.message }]);
-  const found = quote(requireConfig(), endpoint, parsed.value, asked);
+  const found = quote(requireConfig(), endpoint, parsed.value, query);
   if ("problems" in found) return refused(found.problems);
   const { price, listPrice, list } = found;
-  const { multiplier } = asked;
+  const { multiplier } = query;
   const why = multiplier === "1" ? "" : `, ${listPrice} times ${multiplier}`;
   return {
     json: {
@@ -87,7 +87,7 @@ function priced(endpoint: GenerationEndpoint, bytes: Buffer, asked: Asked): Comm
   };
 }
 
-function listed(endpoint: GenerationEndpoint, { atMs, multiplier }: Asked): CommandOutput {
+function listed(endpoint: GenerationEndpoint, { atMs, multiplier }: PriceQuery): CommandOutput {
   const { table: prices, file } = priceListAt(requireConfig().priceLists, atMs);
   const price = prices[endpoint];
   const times = multiplier === "1" ? "" : ` (the account pays ${multiplier} times this, rounded up)`;

@@ -86,12 +86,12 @@ export type Terms = ReturnType<typeof createTerms>;
 
 function createSuccession(file: TermFile, log: Logger) {
   async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
-    const told = await dial(endpoint, former.at, async (redis) => {
+    const isTold = await dial(endpoint, former.at, async (redis) => {
       if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
       await redis.hset(name, "left", leftText(now));
       return true;
     });
-    if (told)
+    if (isTold)
       log.error(
         { former: hostText(former.at), primary: hostText(now.at) },
         "the primary before still takes writes; it was told that gateways use another; stop it",

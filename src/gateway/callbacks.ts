@@ -24,7 +24,7 @@ const EVERY_MS = 2000;
 const FORGED_PER_MINUTE = 100;
 const MINUTE_MS = 60_000;
 const REMEMBERED_MAX = 20_000;
-const SAID_EVERY_MS = 1000;
+const LOGGED_EVERY_MS = 1000;
 
 /** Customers' addresses as the webhooks room knows them. */
 interface CallbackGuard {
@@ -81,7 +81,7 @@ export async function receiveCallback(
   if (!callbacks || !target) {
     const address = gateway.clientAddress(exchange.req.socket.remoteAddress, head.forwardedFor);
     const waitMs = callbacks?.limits.forged(address) ?? 0;
-    exchange.isQuiet = callbacks?.limits.isSaid();
+    exchange.isQuiet = callbacks?.limits.isLogged();
     const tooMany = refuse("too_many_unknown_keys", { retryAfterSeconds: Math.ceil(waitMs / 1000) });
     return refused(waitMs > 0 ? tooMany : refuse("path_not_found"), "forged");
   }
@@ -154,7 +154,7 @@ export class CallbackLimits {
   readonly #addresses = new Map<string, Count>();
   readonly #nowMs: () => number;
   #inFlight = 0;
-  #saidMs = Number.NEGATIVE_INFINITY;
+  #loggedMs = Number.NEGATIVE_INFINITY;
 
   constructor(nowMs: () => number = () => performance.now()) {
     this.#nowMs = nowMs;
@@ -174,10 +174,10 @@ export class CallbackLimits {
   }
 
   /** True if a line of this second has said that somebody guesses; the metric counts all. */
-  isSaid(): boolean {
+  isLogged(): boolean {
     const nowMs = this.#nowMs();
-    if (nowMs < this.#saidMs + SAID_EVERY_MS) return true;
-    this.#saidMs = nowMs;
+    if (nowMs < this.#loggedMs + LOGGED_EVERY_MS) return true;
+    this.#loggedMs = nowMs;
     return false;
   }
 

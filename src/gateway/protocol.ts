@@ -187,7 +187,7 @@ export function isPreflight(req: IncomingMessage): boolean {
 }
 
 /** True for a WebSocket upgrade. Any other upgrade, such as `h2c`, is ignored, as HTTP allows. */
-export function asksForWebSocket(req: IncomingMessage): boolean {
+export function isWebSocketUpgrade(req: IncomingMessage): boolean {
   const { upgrade } = req.headers;
   return upgrade !== undefined && /(^|,)\s*websocket\s*(,|$|\/)/i.test(upgrade);
 }

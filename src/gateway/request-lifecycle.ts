@@ -31,7 +31,7 @@ import {
 } from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
-import { asksForWebSocket, isPreflight, type RequestHead, readHead } from "./protocol.ts";
+import { isPreflight, isWebSocketUpgrade, type RequestHead, readHead } from "./protocol.ts";
 import { Uploads } from "./upload.ts";
 import { usage } from "./usage.ts";
 
@@ -113,7 +113,7 @@ export class RequestLifecycle {
         exchange.trace = gateway.tracing.begin(head.traceParent, head.traceState, exchange.startedMs);
       }
       const fault =
-        headFault ?? (head.upgrades && asksForWebSocket(exchange.req) ? UPGRADE_REFUSED : undefined);
+        headFault ?? (head.upgrades && isWebSocketUpgrade(exchange.req) ? UPGRADE_REFUSED : undefined);
       // Node loses what came with the end of a request that asks for an upgrade. Decision 0012.
       close ||= headFault !== undefined || head.upgrades;
       if (close) this.#ending.add(exchange.req.socket);

@@ -62,7 +62,7 @@ export function createWork(options: {
   });
   const { url: archiveUrl } = settings().archive;
   const ledgerCheck = createLedgerCheck({
-    turn: surveys.ledgerTurn,
+    lease: surveys.ledgerLease,
     verify(signal) {
       const { journal: folder, ...endpoint } = settings().store;
       return verifyBeside(endpoint, signal, { folder, waiting: () => chargesWaitingIn(folder) });

@@ -23,8 +23,8 @@ const soonMs = (intervalMs: number): number =>
   Math.min(SOON_MAX_MS, Math.max(LOOK_EVERY_MS, SOON_SHARE * intervalMs));
 
 interface CheckOptions {
-  /** True for one gateway at a time. A turn that is running becomes no longer than `intervalMs`. */
-  turn(intervalMs: number): Promise<boolean>;
+  /** True for one gateway at a time. A lease that is held becomes no longer than `intervalMs`. */
+  lease(intervalMs: number): Promise<boolean>;
   verify(signal: AbortSignal): Promise<Verification>;
   verifyArchive?: ((signal: AbortSignal) => Promise<ArchiveVerification>) | undefined;
   publish(report: LedgerReport): Promise<void>;
@@ -41,10 +41,10 @@ export function createLedgerCheck(options: CheckOptions) {
   async function check(): Promise<void> {
     const intervalMs = options.intervalMs();
     metrics.ledgerCheckInterval.set(intervalMs / 1000);
-    if (intervalMs === 0 || !(await options.turn(intervalMs))) return;
+    if (intervalMs === 0 || !(await options.lease(intervalMs))) return;
     const result = await options.verify(signal).catch(async (error: unknown) => {
       if (!signal.aborted) metrics.ledgerCheckFailures.inc();
-      await options.turn(soonMs(intervalMs)).catch(() => undefined);
+      await options.lease(soonMs(intervalMs)).catch(() => undefined);
       throw error;
     });
     const { accounts, entries, credits, unread } = result;
@@ -146,7 +146,7 @@ export function createSurvey(options: {
   /** If no lease can be taken (Redis is full or unavailable), each gateway counts for itself. */
   async function count(): Promise<Survey | undefined> {
     try {
-      if (!(await surveys.turn(COUNT_EVERY_MS))) return await surveys.latest();
+      if (!(await surveys.lease(COUNT_EVERY_MS))) return await surveys.latest();
     } catch {
       return surveys.take();
     }

@@ -1,6 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import type { Connection } from "../redis/connection.ts";
-import { repeated, takeTurn } from "../redis/repeated-work.ts";
+import { repeated, takeLease } from "../redis/repeated-work.ts";
 import { usablePrimaries } from "../redis/topology/frozen-partitions.ts";
 import { createWriteWatch } from "../redis/write-watch.ts";
 import { type RolledUp, rollup } from "../scripts/ledger.ts";
@@ -8,7 +8,7 @@ import type { Run } from "../scripts/script-definition.ts";
 import type { Logger } from "../telemetry/log.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 
-const TURN = "tg:rollup-turn";
+const LEASE = "tg:rollup-lease";
 const ROUND_EVERY_MS = 1000;
 /** A round costs Redis by the account more than by the entry, so a busy store has half as many. */
 const BUSY_ROUND_EVERY_MS = 2000;
@@ -71,7 +71,7 @@ export function createRollup({ connection, metrics, log }: RollupOptions) {
       entries = 0;
       return;
     }
-    if (!(await takeTurn(connection, TURN, pauseMs()))) return;
+    if (!(await takeLease(connection, LEASE, pauseMs()))) return;
     failed = false;
     entries = 0;
     while (!signal.aborted && (await round(partitions)));

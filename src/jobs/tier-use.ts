@@ -25,7 +25,7 @@ export function createTierUse(options: {
   const report = createTierReport(metrics, log);
 
   async function look(): Promise<void> {
-    if (await counter.turn(LOOK_EVERY_MS)) await publish();
+    if (await counter.lease(LOOK_EVERY_MS)) await publish();
     latest = (await counter.latest()) ?? latest;
     if (latest) report(latest.keys, config().tiers);
   }

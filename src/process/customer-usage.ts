@@ -20,28 +20,28 @@ export function createCustomerUsage({ store }: Pick<Config, "store">) {
     return { rows, since: sinceMs === undefined ? null : new Date(sinceMs).toISOString() };
   }
 
-  return { usageOf: inTurns(read), close: session.close };
+  return { usageOf: inTurn(read), close: session.close };
 }
 
 type Read = (accountId: string, question: UsageQuestion) => Promise<UsageAnswer>;
 
 /** Answers are kept for five seconds. A read takes the process 50 ms for an account with many keys, so accounts take turns. */
-export function inTurns(read: Read): Read {
+export function inTurn(read: Read): Read {
   const gate = new FairGate({ inFlightMax: 4, inFlightPerFreeMax: 1, waitingMax: 32 });
-  const answers = new Map<string, { askedMs: number; answer: Promise<UsageAnswer> }>();
+  const answers = new Map<string, { requestedMs: number; answer: Promise<UsageAnswer> }>();
 
   return (accountId, question) => {
     const name = `${accountId} ${Object.values(question).join(" ")}`;
     const now = performance.now();
-    for (const [oldest, { askedMs }] of answers) {
-      if (now - askedMs < KEPT_MS) break;
+    for (const [oldest, { requestedMs }] of answers) {
+      if (now - requestedMs < KEPT_MS) break;
       answers.delete(oldest);
     }
     const kept = answers.get(name);
     if (kept) return kept.answer;
     const answer = gate.run(accountId, () => read(accountId, question), tooMany);
     dropOldest(answers, KEPT_MAX);
-    answers.set(name, { askedMs: now, answer });
+    answers.set(name, { requestedMs: now, answer });
     answer.catch(() => answers.delete(name));
     return answer;
   };

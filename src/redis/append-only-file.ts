@@ -23,7 +23,7 @@ export function createRewriteWhenDue(parts: {
 }): () => Promise<void> {
   const { redis, within, log, name } = parts;
   /** The latest run of Redis that was asked for it. */
-  let asked = { run: "", atMs: Number.NEGATIVE_INFINITY };
+  let latest = { run: "", atMs: Number.NEGATIVE_INFINITY };
   /** Writes that Redis had refused because of its disk, and the rewrites that had begun when that became known. -1: none is due for it. */
   let gap = { refusedWrites: 0, rewrites: -1 };
 
@@ -36,7 +36,7 @@ export function createRewriteWhenDue(parts: {
       gap = { refusedWrites, rewrites: refusedWrites === 0 ? -1 : rewrites };
     if (isUnderWay(info) || (wasRewritten(info) && rewrites > gap.rewrites)) return;
     const run = readInfo(await within(redis.info("server"))).get("run_id") ?? "";
-    const isTooSoon = asked.run === run && performance.now() - asked.atMs < AGAIN_AFTER_MS;
+    const isTooSoon = latest.run === run && performance.now() - latest.atMs < AGAIN_AFTER_MS;
     if (isTooSoon && !wasRewritten(info)) return;
     try {
       await within(redis.bgrewriteaof());
@@ -45,7 +45,7 @@ export function createRewriteWhenDue(parts: {
       if (!error.message.includes("already in progress"))
         log.warn({ primary: name, error: error.message }, NOT_REWRITTEN);
     }
-    asked = { run, atMs: performance.now() };
+    latest = { run, atMs: performance.now() };
     gap = { refusedWrites, rewrites: -1 };
   };
 }

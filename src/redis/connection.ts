@@ -220,12 +220,12 @@ class MapInForce {
     for (const { breaker } of this.inUse.map.all) breaker.trip(why);
   }
 
-  readonly findPrimaries = (): void => this.#follower?.ask();
+  readonly findPrimaries = (): void => this.#follower?.poll();
 
   readonly epochOf = ({ name }: Primary): number | undefined =>
     this.#follower?.placement()?.primaries.find((placed) => placed.name === name)?.epoch;
 
-  readonly primariesFound = async (): Promise<void> => this.#follower?.asked();
+  readonly primariesFound = async (): Promise<void> => this.#follower?.polled();
 
   async close(): Promise<void> {
     this.#follower?.close();
@@ -248,7 +248,7 @@ class MapInForce {
         if (gaps !== undefined) log.error(gaps, SLOTS_WITHOUT_PRIMARY);
       },
       isAway: () => !this.isWhole(),
-      asked(outcome) {
+      counted(outcome) {
         metrics.primaryQuestions.inc({ outcome });
         metrics.silentServers.set(source.silent());
       },

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { turn } from "../scripts/gateways.ts";
+import { workLease } from "../scripts/gateways.ts";
 import type { Run } from "../scripts/script-definition.ts";
 
 const TICK_MS = 1000;
@@ -100,12 +100,12 @@ export const jittered = (delayMs: number, share = 0.25): number =>
   delayMs * (1 - share + 2 * share * Math.random());
 
 /**
- * For work that comes every `intervalMs`, as `atTick` takes it: a turn is over when the next round may begin at the earliest.
+ * For work that comes every `intervalMs`, as `atTick` takes it: a lease ends when the next round may begin at the earliest.
  * @param name of the marker, which expires by itself @returns true for one gateway per interval
  */
-export const takeTurn = (
+export const takeLease = (
   { ofName }: { ofName(name: string): { run: Run } },
   name: string,
   intervalMs: number,
 ): Promise<boolean> =>
-  ofName(name).run(turn, { name, holder: randomUUID(), turnMs: intervalMs - earlyMs(intervalMs) });
+  ofName(name).run(workLease, { name, holder: randomUUID(), leaseMs: intervalMs - earlyMs(intervalMs) });

@@ -43,10 +43,10 @@ export async function storeNowMs(redis: Redis): Promise<number> {
 
 /** Asks each server's clock once; the same server has the same answer from then on. */
 export function clocks(): (redis: Redis) => Promise<number> {
-  const asked = new Map<Redis, Promise<number>>();
+  const times = new Map<Redis, Promise<number>>();
   return (redis) => {
-    const nowMs = asked.get(redis) ?? storeNowMs(redis);
-    asked.set(redis, nowMs);
+    const nowMs = times.get(redis) ?? storeNowMs(redis);
+    times.set(redis, nowMs);
     return nowMs;
   };
 }

@@ -56,8 +56,8 @@ function requestOf({
   const limit = more.limit === undefined ? "" : ` ${more.used ?? "?"} of ${more.limit}${whose}`;
   const seconds = more.retry_after_seconds;
   const retry = seconds === undefined ? undefined : `retry in ${seconds} s`;
-  const asked = `${method} ${route} ${status} ${outcome}${limit}`;
-  const parts = [asked, retry, `${duration_ms} ms`, key_id, detail];
+  const answered = `${method} ${route} ${status} ${outcome}${limit}`;
+  const parts = [answered, retry, `${duration_ms} ms`, key_id, detail];
   return parts.filter((part) => part !== undefined).join("  ");
 }
 

@@ -45,13 +45,13 @@ export function binaryVersion(binary: RedisBinary): Promise<string> {
   const found = `${binary.path} on ${binary.env.PATH}`;
   const known = versions.get(found);
   if (known) return known;
-  const version = askVersion(binary);
+  const version = readVersion(binary);
   versions.set(found, version);
   version.catch(() => versions.delete(found));
   return version;
 }
 
-async function askVersion(binary: RedisBinary): Promise<string> {
+async function readVersion(binary: RedisBinary): Promise<string> {
   const { stdout } = await run(binary.path, ["--version"], { env: binary.env, timeout: 5_000 });
   const found = /^(Redis|Valkey) server v=(\d+)([.\d]*)/.exec(stdout);
   if (!found) throw new Error(`${binary.path} --version answers ${JSON.stringify(stdout.slice(0, 80))}`);
@@ -125,7 +125,7 @@ export async function mustBeOnlyUser(dir: string, waiting?: (port: number) => vo
   const startMs = performance.now();
   let isWaiting = false;
   while (performance.now() - startMs < STOP_GRACE_MS) {
-    const reply = await ask(port, "CONFIG GET dir\r\nINFO server\r\n");
+    const reply = await sendCommands(port, "CONFIG GET dir\r\nINFO server\r\n");
     if (!reply?.includes(`\r\n${real}\r\n`)) return;
     if (!isWaiting) waiting?.(port);
     isWaiting = true;
@@ -141,7 +141,7 @@ async function answers(port: number, pid: number): Promise<void> {
   const startMs = performance.now();
   let loading = false;
   while (performance.now() - startMs < (loading ? LOADING_TIMEOUT_MS : ANSWER_TIMEOUT_MS)) {
-    const reply = await ask(port, "PING\r\nINFO server\r\n");
+    const reply = await sendCommands(port, "PING\r\nINFO server\r\n");
     if (reply?.startsWith("+PONG") && reply.includes(`process_id:${pid}\r`)) return;
     loading = reply !== undefined;
     await delay(25);
@@ -149,7 +149,7 @@ async function answers(port: number, pid: number): Promise<void> {
   throw new Error(`Redis on port ${port} did not answer PING in time`);
 }
 
-function ask(port: number, commands: string): Promise<string | undefined> {
+function sendCommands(port: number, commands: string): Promise<string | undefined> {
   return new Promise((resolve) => {
     let reply: string | undefined;
     const socket = connect({ host: "127.0.0.1", port, timeout: 5_000 });

@@ -1,7 +1,7 @@
 import { account, credits, suspend } from "./accounts.ts";
 import { archived, note } from "./archive.ts";
 import { adjust, correct, recharge, refund, reverse } from "./credit-changes.ts";
-import { maintenance, probe, turn } from "./gateways.ts";
+import { maintenance, probe, workLease } from "./gateways.ts";
 import { admit, bind, unclear, voidHold } from "./holds.ts";
 import { change, expiring, gather, issue, revoke } from "./keys.ts";
 import { entries, history, ranked, rollup, trim } from "./ledger.ts";
@@ -14,7 +14,7 @@ import { cleanDeliveries, leaseDeliveries, queueDelivery, settleDelivery, webhoo
 
 export const SCRIPTS: readonly ScriptFile[] = [
   ...[admit, bind, voidHold, unclear, inspect, observe, reclaim, dispute],
-  ...[lease, collect, survey, turn, probe, maintenance],
+  ...[lease, collect, survey, workLease, probe, maintenance],
   ...[issue, change, revoke, expiring, account, suspend, gather, token, revokeToken],
   ...[credits, recharge, adjust, reverse, refund, correct],
   ...[entries, history, holding, snapshot, rollup, ranked, refused, archived, note, trim],

@@ -4,20 +4,20 @@ import { clockOf } from "./holds.ts";
 import { fieldsAndValues } from "./keys.ts";
 import type { Script } from "./script-definition.ts";
 
-// Between gateways, by Redis: whose turn it is, whether the store takes writes, and maintenance.
+// Between gateways, by Redis: who has the lease of regular work, whether the store takes writes, and maintenance.
 
-interface TurnCall {
+interface LeaseCall {
   name: string;
   holder: string;
-  turnMs: number;
+  leaseMs: number;
 }
 
-/** Takes the turn to do what one process at a time does. @returns whether it is taken */
-export const turn: Script<TurnCall, boolean> = {
-  name: "turn",
+/** Takes or renews the lease of work that one process at a time does. @returns true if it is taken */
+export const workLease: Script<LeaseCall, boolean> = {
+  name: "work-lease",
   isBatched: true,
   keys: ({ name }) => [name],
-  args: ({ holder, turnMs }) => [holder, turnMs],
+  args: ({ holder, leaseMs }) => [holder, leaseMs],
   read: ([outcome]) => outcome === "taken",
 };
 

@@ -18,7 +18,7 @@ import { reportEnd, reportPoll } from "./task-reports.ts";
 import { type AgingTask, isAnswered, judge } from "./task-verdict.ts";
 
 /** An upstream may call back before its polls know the task: they are asked again after these times. */
-const ASKED_AGAIN_AFTER_MS = [300, 1200];
+const POLLED_AGAIN_AFTER_MS = [300, 1200];
 /** Results of what one callback names, which say nothing of what another one names. */
 const NAMED_ANOTHER: ReadonlySet<CallbackResult> = new Set([
   "no_task",
@@ -122,7 +122,7 @@ export class CallbackTasks {
   }
 
   async #poll(request: CalledRequest): Promise<CallbackResult> {
-    const { task, outcome } = await this.#askAboutBound(request);
+    const { task, outcome } = await this.#pollBoundTask(request);
     const observed = await this.#observe(request, task, outcome);
     return observed ?? (isAnswered(outcome) ? "observed" : "unanswered");
   }
@@ -134,11 +134,11 @@ export class CallbackTasks {
     const upstream = this.#options.upstream();
     const tag = upstream.tagOf(record.endpoint ?? "");
     const task = this.#agingTask(request, taskId, Number(record.admitted_at ?? nowMs), 0);
-    let outcome = await this.#ask(request, upstream, task, tag);
-    for (const afterMs of ASKED_AGAIN_AFTER_MS) {
+    let outcome = await this.#pollUpstream(request, upstream, task, tag);
+    for (const afterMs of POLLED_AGAIN_AFTER_MS) {
       if (outcome.outcome !== "gone") break;
       await pause(afterMs);
-      outcome = await this.#ask(request, upstream, task, tag);
+      outcome = await this.#pollUpstream(request, upstream, task, tag);
     }
     if (outcome.outcome === "gone") return "unknown_task";
     if (outcome.outcome !== "task" && outcome.outcome !== "unknown_status")
@@ -167,7 +167,7 @@ export class CallbackTasks {
   /** Charges again what was refunded because the task was too old, if it has completed after all. */
   async #chargeAgain(request: CalledRequest): Promise<CallbackResult> {
     const { record, partition, accountId, requestId } = request;
-    const { task, outcome } = await this.#askAboutBound(request);
+    const { task, outcome } = await this.#pollBoundTask(request);
     if (outcome.outcome !== "task" || outcome.status !== "completed")
       return isAnswered(outcome) ? "finished" : "unanswered";
     const { taskId } = task;
@@ -183,14 +183,14 @@ export class CallbackTasks {
     return reclaimed.outcome;
   }
 
-  async #askAboutBound(request: CalledRequest): Promise<{ task: AgingTask; outcome: PollOutcome }> {
+  async #pollBoundTask(request: CalledRequest): Promise<{ task: AgingTask; outcome: PollOutcome }> {
     const { bound_at: boundAt, task_id: taskId = "", upstream: tag } = request.record;
     const boundAtMs = Number(boundAt);
     const task = this.#agingTask(request, taskId, boundAtMs, request.nowMs - boundAtMs);
-    return { task, outcome: await this.#ask(request, this.#options.upstreamOf(tag), task, tag) };
+    return { task, outcome: await this.#pollUpstream(request, this.#options.upstreamOf(tag), task, tag) };
   }
 
-  async #ask(
+  async #pollUpstream(
     { accountId, requestId }: CalledRequest,
     upstream: TaskUpstream,
     { taskId, createdAtMs }: AgingTask,

@@ -131,8 +131,8 @@ function pace(lane: Lane, outcome: PollOutcome): void {
     pauseMs = jittered(failedPauseMs, JITTER_SHARE);
   }
   if (outcome.outcome === "rate_limited") {
-    const asked = outcome.retryAfterSeconds ?? 0;
-    pauseMs = 1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, asked));
+    const askedSeconds = outcome.retryAfterSeconds ?? 0;
+    pauseMs = 1000 * Math.min(LIMITED_PAUSE_MAX_SECONDS, Math.max(LIMITED_PAUSE_MIN_SECONDS, askedSeconds));
   }
   if (pauseMs === 0) return;
   lane.pausedUntilMs = Math.max(lane.pausedUntilMs, performance.now() + pauseMs);

@@ -266,8 +266,8 @@ function normalizeFields(data: Record<string, unknown>, createdAtMs: number | un
   // The API requires it, and the time of the charge is better than a number without a unit.
   if (createdAtMs === undefined) replace(data, "created_at", utcTime(created));
   else {
-    const said = typeof created === "string" ? utcTime(created) : undefined;
-    data.created_at = said ?? new Date(createdAtMs).toISOString();
+    const createdAt = typeof created === "string" ? utcTime(created) : undefined;
+    data.created_at = createdAt ?? new Date(createdAtMs).toISOString();
   }
 }
 

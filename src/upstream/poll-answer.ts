@@ -57,14 +57,16 @@ export function readPoll(
   dialect: Dialect = ENVELOPE_DIALECT,
 ): PollAnswer | ResultRequest {
   const { adapter, options } = dialect;
-  return read("polled", answer, task, dialect, (response, asked) => adapter.polled(response, asked, options));
+  return read("polled", answer, task, dialect, (response, polledTask) =>
+    adapter.polled(response, polledTask, options),
+  );
 }
 
 export function readResult(answer: Answer, task: PolledTask, dialect: Dialect): PollAnswer {
   const { adapter, options } = dialect;
-  const outcome = read("result", answer, task, dialect, (response, asked) => {
+  const outcome = read("result", answer, task, dialect, (response, polledTask) => {
     if (adapter.result === undefined) throw new AdapterMistake("is missing");
-    return adapter.result(response, asked, options);
+    return adapter.result(response, polledTask, options);
   });
   return outcome.outcome === "result_elsewhere" ? failed("the result is at a third address") : outcome;
 }
@@ -111,13 +113,13 @@ function interpret(
 }
 
 function aboutTask(
-  { status, task: said }: Extract<Polled, { outcome: "task" }>,
+  { status, task: reported }: Extract<Polled, { outcome: "task" }>,
   task: PolledTask,
 ): PollAnswer {
-  if (!isObject(said)) throw new AdapterMistake("returned a task that is no object");
-  if (said.task_id !== undefined && said.task_id !== task.taskId) return failed(ANOTHER_TASK);
+  if (!isObject(reported)) throw new AdapterMistake("returned a task that is no object");
+  if (reported.task_id !== undefined && reported.task_id !== task.taskId) return failed(ANOTHER_TASK);
   if (typeof status !== "string" || status === "") return failed("the answer has no status");
-  const data = taskWithId(said, shownTaskId(task.taskId) ?? task.taskId);
+  const data = taskWithId(reported, shownTaskId(task.taskId) ?? task.taskId);
   const reading = readTask(data, status, task);
   const text = dataText(reading.data);
   if (reading.status === undefined) return { outcome: "unknown_status", word: reading.word, data: text };

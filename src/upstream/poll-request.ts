@@ -56,8 +56,8 @@ export async function sendPoll(
 ): Promise<PollOutcome> {
   const taskId = upstreamTaskId(shownId);
   const task = { taskId, endpoint: endpointOf(tag), createdAtMs, statuses };
-  const asked = dialect.call("poll", "", () => checkRequest(dialect.adapter.poll(task, dialect.options)));
-  if ("outcome" in asked) return { outcome: "failed", detail: asked.detail };
+  const request = dialect.call("poll", "", () => checkRequest(dialect.adapter.poll(task, dialect.options)));
+  if ("outcome" in request) return { outcome: "failed", detail: request.detail };
   // The wait for a connection counts: a poll can be given up at no cost, and its task's lease is as long as the budget.
   let budgetMs = totalTimeoutMs;
   if (!gate.enter(owner)) {
@@ -69,7 +69,7 @@ export async function sendPoll(
   const deadlineMs = performance.now() + budgetMs;
   try {
     const exchange = { carried, budgetMs, gate, owner };
-    let outcome = pollOutcome(await client.send(requestOf(asked, requestId, exchange)), task, dialect);
+    let outcome = pollOutcome(await client.send(requestOf(request, requestId, exchange)), task, dialect);
     if (outcome.outcome === "result_elsewhere") {
       exchange.budgetMs = Math.max(1, Math.ceil(deadlineMs - performance.now()));
       const second = requestOf(outcome.request, requestId, exchange);

@@ -280,11 +280,11 @@ export class DeliveryWorker {
     const { connection, settings, metrics, log } = this.#options;
     const { retriesMs, inFlightPerEndpoint, disableAfterMs } = settings();
     const { partition, endpointId, tries } = delivery;
-    const askedMs = result.retryAfterS === undefined ? undefined : result.retryAfterS * 1000;
+    const retryAfterMs = result.retryAfterS === undefined ? undefined : result.retryAfterS * 1000;
     const { outcome, moreIsDue } = await connection.of(partition).run(settleDelivery, {
       delivery,
       result: result.outcome,
-      retryMs: nextTryAfterMs(tries + 1, retriesMs, askedMs),
+      retryMs: nextTryAfterMs(tries + 1, retriesMs, retryAfterMs),
       status: result.status,
       answer: (result.answer || result.reason || "").slice(0, KEPT_ANSWER_CHARS),
       tookMs,
@@ -316,9 +316,9 @@ const listsOfDeliveries = (partition: number) =>
 
 const JITTER_SHARE = 0.1;
 
-/** Ms; undefined after the last one. @param failed this one included @param retriesMs per failed try @param askedMs by the receiver */
-function nextTryAfterMs(failed: number, retriesMs: readonly number[], askedMs = 0): number | undefined {
+/** Ms; undefined after the last one. @param failed this one included @param retriesMs per failed try @param retryAfterMs by the receiver */
+function nextTryAfterMs(failed: number, retriesMs: readonly number[], retryAfterMs = 0): number | undefined {
   const scheduledMs = retriesMs[failed - 1];
   if (scheduledMs === undefined) return undefined;
-  return Math.ceil(Math.max(scheduledMs, askedMs) * (1 + JITTER_SHARE * Math.random()));
+  return Math.ceil(Math.max(scheduledMs, retryAfterMs) * (1 + JITTER_SHARE * Math.random()));
 }

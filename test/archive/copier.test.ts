@@ -198,7 +198,7 @@ test.each(["read", "confirm", "write", "note"] as const)(
       expect(dying.fault()).toBeInstanceOf(Killed);
       await stage.grant(key, `after-${times}`);
       expect((await readRequest(stage.redis, requestName(partition, requestId))).archived).toBeUndefined();
-      await stage.endTurns();
+      await stage.endLeases();
       const next = await stage.copier();
       await next.copy();
       await next.stop();
@@ -213,18 +213,18 @@ test("two copiers at the same time write each row once", async () => {
   const [one, other] = [await stage.copier(), await stage.copier()];
   for (let round = 0; round < 5; round++) {
     await Promise.all(times(80, (at) => stage.grant(keys[at % 8]!, `order-${round}-${at}`)));
-    await stage.endTurns();
+    await stage.endLeases();
     // Both have all partitions: the second takes them while the first still believes that it has them.
     await one.round();
     await Promise.all(times(40, (at) => stage.grant(keys[at % 8]!, `more-${round}-${at}`)));
-    await stage.endTurns();
+    await stage.endLeases();
     await Promise.all([one.copy(), other.copy()]);
   }
   expect(await expectSame()).toBe(8 + 5 * 120);
   expect(await stage.database.query("SELECT FROM tollgate.ledger_rows")).toHaveLength(8 + 5 * 120);
 });
 
-test("a partition is copied by one process, until that stops or its turn ends", async () => {
+test("a partition is copied by one process, until that stops or its lease ends", async () => {
   await stage.givenKey();
   const [one, other] = [await stage.copier(), await stage.copier()];
   await one.copy();
@@ -258,7 +258,7 @@ test("entries that the store has lost are hidden, and what is settled again coun
   await stage.loseLast("acme", 5);
   await stage.grant(key, "order-9");
   const next = await stage.copier();
-  await stage.endTurns();
+  await stage.endLeases();
   await next.copy();
   expect(await expectSame()).toBe(1);
   expect(await stage.database.query("SELECT balance::int FROM tollgate.balances")).toEqual([{ balance: 5 }]);
@@ -355,7 +355,7 @@ test("a restored task that ends is copied soon, though the collector comes to it
   const collected = async () =>
     (await run(collect, { requestId, partition, retentionMs, taskId: undefined })).outcome;
   await collected();
-  await stage.endTurns();
+  await stage.endLeases();
   await (await stage.copier()).copy();
   const row = "SELECT status FROM tollgate.requests WHERE request_id = $1";
   expect(await stage.database.query(row, [requestId])).toEqual([{ status: "completed" }]);
@@ -388,7 +388,7 @@ test("requests are kept until they are copied, those of unknown outcome until th
   // Its time has come.
   await stage.redis.zadd(partitionNames(partition).done, 1, due.requestId);
   const next = await stage.copier();
-  await stage.endTurns();
+  await stage.endLeases();
   await next.copy();
   expect(await collected(due)).toBe("collected");
   expect(
@@ -430,7 +430,7 @@ test("the lag is the age of the oldest entry that is not copied", async () => {
     await copier.round();
     return (await lagOf(copier)) > first;
   }, "the lag to grow");
-  await stage.endTurns();
+  await stage.endLeases();
   const next = await stage.copier();
   await next.copy();
   expect(await lagOf(next)).toBe(0);

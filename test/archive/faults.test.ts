@@ -45,19 +45,19 @@ test("PostgreSQL that is killed in the middle of a transaction has each entry on
   for (let round = 0; round < 3; round++) {
     await Promise.all(times(600, (at) => stage.grant(key, `order-${round}-${at}`)));
     const { requestId } = await stage.ended(key);
-    await stage.endTurns();
+    await stage.endLeases();
     const copier = await stage.copier({ step: (name) => (name === "write" ? postgres.kill() : undefined) });
     await copier.round();
     expect(archiveReason(copier.fault()).advice).not.toBe("");
     await postgres.start();
-    await stage.endTurns();
+    await stage.endLeases();
     // Killed while it commits: nobody knows which side of the COMMIT that was.
     const next = await stage.copier();
     const copying = next.round();
     await postgres.kill();
     await copying;
     await postgres.start();
-    await stage.endTurns();
+    await stage.endLeases();
     await (await stage.copier()).copy();
     expect(await stage.archived()).toEqual(await stage.entries());
     expect(
@@ -79,7 +79,7 @@ test("a hung PostgreSQL ends nothing but the round", async () => {
   await round;
   expect(copier.fault()).toBeInstanceOf(Error);
   await postgres.resume();
-  await stage.endTurns();
+  await stage.endLeases();
   await (await stage.copier()).copy();
   expect(await stage.archived()).toEqual(await stage.entries());
 });
@@ -105,7 +105,7 @@ test("connections to Redis that break in the middle of a round leave nothing out
       await stage.redis.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes");
     },
   });
-  await stage.endTurns();
+  await stage.endLeases();
   await breaking.round();
   expect(isBroken).toBe(true);
   await until(() => stage.connection.isUsable(), "the store to be in use again");
@@ -176,7 +176,7 @@ test("a second archive is refused until the first is given up", async () => {
   const stage = await givenStage();
   await stage.givenKey();
   await (await stage.copier()).copy();
-  await stage.endTurns();
+  await stage.endLeases();
   const second = await createDatabase(postgres.url());
   const copier = await stage.copier({ url: second.url });
   expect((await reasonOf(copier)).advice).toContain("tollgate archive detach");
@@ -198,7 +198,7 @@ test("a schema of a later version is refused", async () => {
   await stage.database.query("INSERT INTO tollgate.migrations (step) VALUES ('0999-later')");
   await stage.givenKey();
   const next = await stage.copier();
-  await stage.endTurns();
+  await stage.endLeases();
   expect((await reasonOf(next)).why).toContain("later version of Tollgate (0999-later)");
 });
 

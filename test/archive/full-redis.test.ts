@@ -53,8 +53,8 @@ test.each(["never copied before", "copied before", "copied before by another gen
   },
 );
 
-// Guarantee: a copier that is given no turn does not say that all is copied.
-test("the lag grows while Redis gives no turns, and falls once it does", async () => {
+// Guarantee: a copier that is given no lease does not say that all is copied.
+test("the lag grows while Redis gives no leases, and falls once it does", async () => {
   await givenTraffic();
   const copier = await stage.copier();
   // As Redis refuses a write that is not marked `allow-oom`.
@@ -68,7 +68,7 @@ test("the lag grows while Redis gives no turns, and falls once it does", async (
     { rows: null },
   ]);
   await stage.redis.call("ACL", "SETUSER", "default", "+set");
-  await stage.endTurns();
+  await stage.endLeases();
   const next = await stage.copier();
   await next.copy();
   expect(await lagOf(next)).toBe(0);

@@ -110,7 +110,7 @@ test.each([
     await first.copy();
     const { generation, stage: requests } = await stage.ended(key, "bound");
     await first.copy();
-    await stage.endTurns();
+    await stage.endLeases();
     let isOver = false;
     const slow = await stage.copier({
       async step(name) {
@@ -118,7 +118,7 @@ test.each([
         if (name !== from || isOver) return;
         isOver = true;
         // Another one writes entry and request; the commit is lost, after the store has noted it.
-        await stage.endTurns();
+        await stage.endLeases();
         await requests.observe(generation, "completed");
         await first.copy();
         await loseLastCommit();

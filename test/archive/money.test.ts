@@ -229,7 +229,7 @@ test("the audit is archived once, as it is, also after a fault in the middle", a
     });
     await patchAccount(stage.nodes, accountId, { label: `after ${step}` }, BOB);
     await faulty.round();
-    await stage.endTurns();
+    await stage.endLeases();
     await faulty.stop();
   }
   const copier = await stage.copier();

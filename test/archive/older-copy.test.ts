@@ -31,7 +31,7 @@ async function copyOfRedis(): Promise<() => Promise<void>> {
   return async () => {
     for (const name of await stage.redis.keys("*")) await stage.redis.del(name);
     for (const [name, dump] of dumps) await stage.redis.restore(name, 0, dump, "REPLACE");
-    await stage.endTurns();
+    await stage.endLeases();
   };
 }
 
@@ -169,7 +169,7 @@ test("the same older copy is found each time that it is put back", async () => {
     await putBack();
     await expectRight();
     expect(await keys()).toEqual([{ key_id: key.keyId, revoked: false }]);
-    await stage.endTurns();
+    await stage.endLeases();
   }
 });
 
@@ -180,7 +180,7 @@ async function givenCommittedOnly(keyId: string): Promise<void> {
       if (name === "note") throw new Error("the copier ends");
     },
   });
-  await stage.endTurns();
+  await stage.endLeases();
   await revoke(keyId);
   await copier.round();
   expect(copier.fault()).toMatchObject({ message: "the copier ends" });
@@ -209,7 +209,7 @@ test("an older copy is found though the copier of the lost batch ended before it
 test("an older copy is found that is put back after another copier has taken over from one that ended", async () => {
   const { key, putBack } = await givenCopied();
   await givenCommittedOnly(key.keyId);
-  await stage.endTurns();
+  await stage.endLeases();
   let isOver = false;
   const next = await stage.copier({
     async step(name) {
@@ -235,7 +235,7 @@ test("a generation that was not listed to its end is not continued", async () =>
   const request = [requestId];
   await stage.database.query("DELETE FROM tollgate.request_rows WHERE request_id = $1", request);
   await stage.redis.hdel(archiveNames(partition).archive, "listed");
-  await stage.endTurns();
+  await stage.endLeases();
   await expectRight();
   const found = await stage.database.query("SELECT FROM tollgate.requests WHERE request_id = $1", request);
   expect(found).toHaveLength(1);
@@ -274,13 +274,13 @@ test.each(["before", "after"])(
         if (isOver || now !== when) return;
         isOver = true;
         await revoke(key.keyId);
-        await stage.endTurns();
+        await stage.endLeases();
         await copier.copy();
       },
     });
-    await stage.endTurns();
+    await stage.endLeases();
     await later.copy();
-    await stage.endTurns();
+    await stage.endLeases();
     await expectRight();
     expect(await generation()).toBe(before);
   },

@@ -53,14 +53,14 @@ test("a copier that pauses before it writes does not write what Redis has lost m
   await addMoney(stage.redis, accountNames(partition, "acme").account, "held", 10);
   await stage.redis.hdel(accountNames(partition, "acme").references, "order-1");
   await requests.bind(generation);
-  await stage.endTurns();
+  await stage.endLeases();
   const other = await stage.copier();
   await other.copy();
   resume();
   await round;
   expect(copier.fault()).toBeUndefined();
   expect(await stage.archived()).toEqual(await stage.entries());
-  await stage.endTurns();
+  await stage.endLeases();
   await other.copy();
   expect(await stage.archived()).toEqual(await stage.entries());
   expect(await verifyArchive(stage.nodes, other.archive.query)).toMatchObject({ ok: true, violations: [] });
@@ -72,7 +72,7 @@ test("a copier that pauses before it reads does not miss what another one has co
   await stage.grant(key, "order-1", 70);
   await copier.copy();
   const { round } = await pause();
-  await stage.endTurns();
+  await stage.endLeases();
   for (const reference of ["order-2", "order-3", "order-4"]) await stage.grant(key, reference);
   const other = await stage.copier({ keepMs: 0 });
   await other.copy();

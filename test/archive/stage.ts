@@ -76,7 +76,7 @@ export async function givenArchiveStage(
       return copierOf(await connect(given.redisUrl), archive, given);
     },
     /** Another process takes all partitions: as after the end of a process that has not given them back. */
-    async endTurns(): Promise<void> {
+    async endLeases(): Promise<void> {
       for (const partition of times(PARTITIONS, (at) => at))
         await redis.del(archiveNames(partition).archiver);
     },

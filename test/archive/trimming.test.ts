@@ -55,7 +55,7 @@ test("what is younger than archive.keep stays, and so does everything while Post
   const before = await stage.entries();
   const young = await stage.copier({ keepMs: 60_000 });
   await young.copy();
-  await stage.endTurns();
+  await stage.endLeases();
   const away = await stage.copier({ keepMs: 0, url: "postgres://nobody:x@127.0.0.1:1/none" });
   await away.round();
   expect(away.fault()).toBeDefined();

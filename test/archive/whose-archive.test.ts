@@ -84,7 +84,7 @@ async function givenForgotten() {
   await trimAll();
   await forgetRequest(ended);
   expect(await stage.redis.hexists(accountNames(PARTITION, "acme").references, "order-1")).toBe(0);
-  await stage.endTurns();
+  await stage.endLeases();
   return { key, copier, ended, entries };
 }
 
@@ -216,7 +216,7 @@ describe("a backup of PostgreSQL is restored that lacks what has left Redis", ()
     await ended.stage.observe(ended.generation, "failed");
     await stage.grant(key, "order-1", 70);
     await stage.grant(key, "order-2");
-    await stage.endTurns();
+    await stage.endLeases();
     const copier = await stage.copier();
     await copier.copy();
     await trimAll();
@@ -240,7 +240,7 @@ describe("a backup of PostgreSQL is restored that lacks what has left Redis", ()
     };
     await check();
     expect(await codeOf(refund("task_none", "f-1"))).toBe("unavailable");
-    await stage.endTurns();
+    await stage.endLeases();
     const later = await stage.copier();
     await later.copy();
     expect(later.lines.join("")).toContain("the archive lacks ledger entries that have left Redis");
@@ -259,7 +259,7 @@ describe("a backup of PostgreSQL is restored that lacks what has left Redis", ()
 
   test("accounts of which it lacks nothing are served", async () => {
     await givenBackup();
-    await stage.endTurns();
+    await stage.endLeases();
     const copier = await stage.copier();
     await copier.copy();
     const other = times(100, (at) => `other-${at}`).find((id) => partitionOf(id, PARTITIONS) === PARTITION)!;

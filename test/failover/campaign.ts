@@ -11,7 +11,7 @@ import { newerBinary } from "../support/servers.ts";
 import { CONTROLS, runControl } from "./controls.ts";
 import { FAULTS_OF, TOPOLOGIES, type Topology } from "./driver.ts";
 import { type Pace, planRounds, USUAL_PACE } from "./plan.ts";
-import { writeControls, writeSection, writeTold } from "./report.ts";
+import { writeControls, writeSection, writeWebhooks } from "./report.ts";
 import { runRounds, stopRounds } from "./rounds.ts";
 import type { Fault } from "./strikes.ts";
 import { isFailover } from "./takeovers.ts";
@@ -102,7 +102,7 @@ async function runWebhooks(run: Run, count: number, topologies: readonly Topolog
   for (const topology of topologies) {
     const faults = FAULTS_OF[topology].filter(isFailover);
     const { outcome, isMet } = await runTopology(run, { topology, faults, count, webhooks: true });
-    if (!run.short) await writeTold({ ...outcome, topology, seed: run.seed });
+    if (!run.short) await writeWebhooks({ ...outcome, topology, seed: run.seed });
     allMet &&= isMet;
   }
   return allMet;

@@ -1,8 +1,8 @@
 import { CRITERIA, judgeBy, type Rule, type Verdict } from "../fault/checker.ts";
 import { noFalseRefusal } from "../fault/criteria-limits.ts";
 import { chargedOnce, type Finding, idempotent } from "../fault/criteria-money.ts";
-import { TELLING_ACROSS_FAILOVERS } from "../fault/criteria-telling.ts";
 import { sentOnce } from "../fault/criteria-traces.ts";
+import { WEBHOOK_ACROSS_FAILOVERS } from "../fault/criteria-webhooks.ts";
 import type { History } from "../fault/history.ts";
 import { type Ledger, readLedger } from "../fault/ledger.ts";
 import { type Forgotten, forgottenAdmissions, mostAbove, withForgotten } from "./forgotten.ts";
@@ -180,7 +180,7 @@ export const checkRound = (history: FailoverHistory): Verdict => judgeBy(AFTER_E
 
 /** @param more what this run is judged by beside */
 export const checkEnd = (history: FailoverHistory, more: readonly Rule<Facts>[] = []): Verdict =>
-  judgeBy([...AT_THE_END, ...(history.telling ? TELLING_ACROSS_FAILOVERS : []), ...more], factsOf(history));
+  judgeBy([...AT_THE_END, ...(history.webhooks ? WEBHOOK_ACROSS_FAILOVERS : []), ...more], factsOf(history));
 
 /** An account has what it was given at first, and what was granted since: `grantsKept` judges whether that is right. */
 function factsOf(history: FailoverHistory): Facts {

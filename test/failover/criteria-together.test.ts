@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { requestText } from "../../src/records/records.ts";
 import type { Criterion } from "../fault/checker.ts";
-import type { Look, TellingFacts, ToldMessage } from "../fault/history.ts";
+import type { Look, ReceivedMessage, WebhookFacts } from "../fault/history.ts";
 import { checkEnd, type FailoverHistory } from "./checker.ts";
 import { TOGETHER } from "./criteria-together.ts";
 
@@ -19,19 +19,19 @@ const booked: Look = {
   polled: "",
 };
 
-const message = (about: Partial<ToldMessage> = {}): ToldMessage => ({
+const message = (about: Partial<ReceivedMessage> = {}): ReceivedMessage => ({
   ...{ accountId: "acc", endpointId: "we", webhookId: "evt_req_task_completed", type: "task.completed" },
   ...{ taskId: "task", body: bodyOf(END_MS), signedWell: true, status: 200, answer: "200" },
   ...{ arrivedMs: END_MS + 100, endedMs: END_MS + 110, look: booked },
   ...about,
 });
 
-function historyOf(told: Partial<TellingFacts>, about: Partial<FailoverHistory> = {}): FailoverHistory {
+function historyOf(told: Partial<WebhookFacts>, about: Partial<FailoverHistory> = {}): FailoverHistory {
   const value = requestText({
     ...{ state: "finished", status: "completed", price: "10", account_id: "acc", task_id: "task" },
     finished_at: String(END_MS),
   });
-  const telling: TellingFacts = {
+  const webhooks: WebhookFacts = {
     endpoints: [{ accountId: "acc", endpointId: "we", manner: "answers", enabledMs: [[0, 2 * END_MS]] }],
     ...{ messages: [message()], strays: [], stored: [], leases: [], settlings: [], byHand: [] },
     ...{ answerMs: 1000, leaseMs: 5500, perEndpoint: 4, tries: 8, waiting: 0 },
@@ -40,7 +40,7 @@ function historyOf(told: Partial<TellingFacts>, about: Partial<FailoverHistory> 
   const meta = { accounts: [], verified: [], toleranceMs: 50, maxAgesMs: {}, quiet: true, quiescenceMs: 0 };
   const none = { client: [], upstream: [], link: [], faults: [], forgotten: [], otherStore: [] };
   return {
-    ...{ ...none, operators: [], rounds: [round], failovers: 0, telling },
+    ...{ ...none, operators: [], rounds: [round], failovers: 0, webhooks },
     store: [{ name: "tg:{p00}:request:req", value }],
     meta: meta as unknown as FailoverHistory["meta"],
     ...about,
@@ -74,7 +74,7 @@ test("a manner of answering that never came is found", () => {
 });
 
 test("a connection to an inner address is found, and one to where a redirect leads", () => {
-  const strays: TellingFacts["strays"] = [
+  const strays: WebhookFacts["strays"] = [
     { to: "inner", atMs: 1 },
     { to: "redirect", atMs: 2 },
   ];

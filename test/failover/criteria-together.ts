@@ -1,6 +1,6 @@
 import type { Rule } from "../fault/checker.ts";
 import type { Finding } from "../fault/criteria-money.ts";
-import { endsToTell } from "../fault/criteria-telling.ts";
+import { endsToDeliver } from "../fault/criteria-webhooks.ts";
 import type { FaultEvent } from "../fault/history.ts";
 import type { Facts } from "./checker.ts";
 
@@ -19,7 +19,7 @@ function atLeast(min: number, count: number, figure = ""): Finding {
   return { figure: `${count}${figure}`, violations };
 }
 
-const enoughEnds = (facts: Facts): Finding => atLeast(ENDS_MIN, endsToTell(facts).length);
+const enoughEnds = (facts: Facts): Finding => atLeast(ENDS_MIN, endsToDeliver(facts).length);
 
 function enoughKills({ history, rounds }: Facts): Finding {
   const kills = history.faults.filter(({ kind }) => kind === "kill");
@@ -37,7 +37,7 @@ const enoughFailovers = ({ failovers }: Facts): Finding => atLeast(FAILOVERS_MIN
 
 /** Receivers have answered in each way, so that none was left out by chance. */
 function allAnswers({ history }: Facts): Finding {
-  const { messages = [] } = history.telling ?? {};
+  const { messages = [] } = history.webhooks ?? {};
   const counts = new Map(ANSWERS.map((name) => [name, 0]));
   for (const { answer = "" } of messages) counts.set(answer, (counts.get(answer) ?? 0) + 1);
   const named = [...counts].filter(([name]) => name !== "");

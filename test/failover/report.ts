@@ -39,7 +39,7 @@ ${criteria.join("\n")}
 }
 
 /** Writes the section of a topology's failovers beside killed gateways and bad receivers. */
-export async function writeTold(
+export async function writeWebhooks(
   run: Outcome & { topology: Topology; seed: number; seconds: number },
 ): Promise<void> {
   const { topology, seed, seconds, rounds, verdict } = run;

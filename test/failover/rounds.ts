@@ -8,7 +8,7 @@ import { anyGateway, createFleet, type Fleet, type RunOptions, settlementsWaitin
 import { isReady } from "../fault/gateways.ts";
 import type { History } from "../fault/history.ts";
 import { createRandom, seedFor } from "../fault/random.ts";
-import { type Telling, WEBHOOKS } from "../fault/told-stage.ts";
+import { WEBHOOKS, type WebhookStage } from "../fault/webhook-stage.ts";
 import { eventually } from "../fault/world.ts";
 import { checkEnd, checkRound, type FailoverHistory } from "./checker.ts";
 import { TOGETHER } from "./criteria-together.ts";
@@ -20,7 +20,7 @@ import { GATEWAYS, type PlannedRound } from "./plan.ts";
 import { PARTITIONS } from "./slots.ts";
 import { type Fault, losesConfirmed, type Strike } from "./strikes.ts";
 import { takeoversSince, withFurtherTakeovers } from "./takeovers.ts";
-import { callbackUrlBy, tellAll, tellSome } from "./told-crowd.ts";
+import { callbackUrlBy, giveEndpointsToAll, giveEndpointsToSome } from "./webhook-crowd.ts";
 
 export interface RoundsOptions extends RunOptions {
   topology: Topology;
@@ -118,13 +118,13 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     await fleet.startAll();
     if (!(await eventually(START_MAX_MS, () => allReady(fleet))))
       throw new Error("the gateways do not start");
-    const { crowd, telling } = await prepare(options, driver, fleet);
-    ended.push(() => telling.stop());
+    const { crowd, webhooks } = await prepare(options, driver, fleet);
+    ended.push(() => webhooks.stop());
     const callbacks = options.webhooks ? callBackAtTheEnd(fleet) : undefined;
-    const enabling = options.webhooks ? telling.startEnabling() : undefined;
+    const enabling = options.webhooks ? webhooks.startEnabling() : undefined;
     const operators = createOperators(fleet, driver.redisUrl, crowd.wide);
     const rounds: Round[] = [];
-    const scene = { options, driver, fleet, crowd, telling, operators, rounds };
+    const scene = { options, driver, fleet, crowd, webhooks, operators, rounds };
     for (const [at, planned] of options.rounds.entries()) {
       const round = await runRound(scene, planned, at);
       options.progress(formatRound(at, round));
@@ -137,7 +137,7 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
     await enabling?.stop();
     const seen = { operators: operators.events, rounds, failovers: takeovers(options, startedMs).length };
     const servedMaxMs = options.webhooks ? SERVED_BESIDE_KILLS_MAX_MS : undefined;
-    const history = { ...finished, telling: await telling.facts(), ...seen, servedMaxMs };
+    const history = { ...finished, webhooks: await webhooks.facts(), ...seen, servedMaxMs };
     return { rounds, history, verdict: checkEnd(history, options.webhooks ? TOGETHER : []) };
   } finally {
     await stop();
@@ -146,10 +146,10 @@ export async function runRounds(options: RoundsOptions): Promise<Outcome> {
 
 /** Nobody is ready for a failover yet, and a busy machine makes one for nothing. */
 async function prepare({ webhooks }: RoundsOptions, driver: Driver, fleet: Fleet) {
-  let prepared: { crowd: Crowd; telling: Telling } | undefined;
+  let prepared: { crowd: Crowd; webhooks: WebhookStage } | undefined;
   await driver.withoutFailover(async () => {
     const crowd = await givenCrowd(fleet);
-    prepared = { crowd, telling: await (webhooks ? tellAll : tellSome)(fleet, crowd) };
+    prepared = { crowd, webhooks: await (webhooks ? giveEndpointsToAll : giveEndpointsToSome)(fleet, crowd) };
   });
   return prepared!;
 }
@@ -162,7 +162,7 @@ interface Scene {
   driver: Driver;
   fleet: Fleet;
   crowd: Crowd;
-  telling: Telling;
+  webhooks: WebhookStage;
   operators: Operators;
   /** Rounds that have run. */
   rounds: Round[];
@@ -207,12 +207,12 @@ async function runRound(scene: Scene, planned: PlannedRound, at: number): Promis
 
 /** Customers and an operator; in a campaign of webhooks gateways are killed all the while, too. */
 function startLoadOf(scene: Scene, { fault }: PlannedRound, at: number): Load {
-  const { options, fleet, telling } = scene;
+  const { options, fleet, webhooks } = scene;
   const random = createRandom(seedFor(fleet.options.seed, `load of round ${at}`));
   if (!options.webhooks) return startLoad({ ...scene, random, at });
   const load = startLoad({
     ...{ ...scene, random, at },
-    ...{ operatorRestMs: OPERATOR_REST_MS, callbackUrl: callbackUrlBy(telling) },
+    ...{ operatorRestMs: OPERATOR_REST_MS, callbackUrl: callbackUrlBy(webhooks) },
   });
   if (losesConfirmed(fault)) return load;
   const killing = startKilling(fleet, createRandom(seedFor(fleet.options.seed, `kills of round ${at}`)));

@@ -10,7 +10,6 @@ import {
   refundedOnce,
 } from "./criteria-money.ts";
 import { SLOT_CRITERIA } from "./criteria-slots.ts";
-import { TELLING_CRITERIA } from "./criteria-telling.ts";
 import {
   answered,
   quiet,
@@ -21,6 +20,7 @@ import {
 } from "./criteria-traces.ts";
 import { unknownKept } from "./criteria-unknown.ts";
 import { unmeteredOnce } from "./criteria-unmetered.ts";
+import { WEBHOOK_CRITERIA } from "./criteria-webhooks.ts";
 import { type History, readHistory } from "./history.ts";
 import { type Ledger, readLedger } from "./ledger.ts";
 
@@ -74,7 +74,7 @@ export const check = (history: History): Verdict =>
     [
       ...CRITERIA,
       ...(history.archive ? ARCHIVE_CRITERIA : []),
-      ...(history.telling ? TELLING_CRITERIA : []),
+      ...(history.webhooks ? WEBHOOK_CRITERIA : []),
       ...(history.posted ? SLOT_CRITERIA : []),
     ],
     readLedger(history),

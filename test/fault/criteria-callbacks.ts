@@ -31,15 +31,15 @@ export function noVideoForNothing(ledger: Ledger): Finding {
   return { figure, violations };
 }
 
-/** A task is charged or not; one whose credits are another request's by now is told to nobody, which `toldIsTrue` judges. */
+/** A task is charged or not; one whose credits are another request's by now is told to nobody, which `messagesAreTrue` judges. */
 function wrongEnd(event: UpstreamEvent, request: RequestRecord, net: number): string {
   const { state, status, price, uncollected } = request;
   if (uncollected) return "";
   if (state !== "finished") return `is ${state}`;
-  const { told, completesMs = Number.POSITIVE_INFINITY, lastCalledBackMs = 0 } = event;
+  const { polledStates, completesMs = Number.POSITIVE_INFINITY, lastCalledBackMs = 0 } = event;
   // Also of one that nobody asked about, though its callback said so.
-  const hasCompleted = told.includes("completed") || lastCalledBackMs > completesMs;
-  if (hasCompleted && told.includes("failed")) return "";
+  const hasCompleted = polledStates.includes("completed") || lastCalledBackMs > completesMs;
+  if (hasCompleted && polledStates.includes("failed")) return "";
   if (hasCompleted && status !== "completed") return `has completed, and is ${status}`;
   const due = hasCompleted ? -price : 0;
   return net === due ? "" : `has ${hasCompleted ? "completed" : "failed"}, and ${-net} is charged`;

@@ -18,7 +18,7 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
     if (request.endedBy === "upstream") counts.answered++;
     else if (request.endedBy === "gone") {
       counts.gone++;
-      const told = event.told.filter((status) => status === "gone").length;
+      const told = event.polledStates.filter((status) => status === "gone").length;
       if (told < GONE_COUNT) violations.push(`${request.id} is gone, which the upstream said ${told} times`);
     } else if (request.endedBy === "expired") {
       // An answer about a task id that was given twice is not believed. Decision 0004.
@@ -38,9 +38,9 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
 
 /** The fault of a task that was ended for its age though the upstream had reported its end. */
 function ignoredEnd({ id, finishedMs }: RequestRecord, event: UpstreamEvent, { toleranceMs }: Meta): string {
-  const at = event.told.findIndex((status) => status === "completed" || status === "failed");
-  if (at === -1 || event.toldMs[at]! > finishedMs - toleranceMs) return "";
-  return `${id} (${event.kind}) was ended for its age, though the upstream had told that it ${event.told[at]}`;
+  const at = event.polledStates.findIndex((status) => status === "completed" || status === "failed");
+  if (at === -1 || event.polledMs[at]! > finishedMs - toleranceMs) return "";
+  return `${id} (${event.kind}) was ended for its age, though the upstream had told that it ${event.polledStates[at]}`;
 }
 
 /** Checks that a task was old enough to be ended, and on which evidence; otherwise returns the fault. */
@@ -50,9 +50,9 @@ function expiry({ id, boundMs, finishedMs }: RequestRecord, event: UpstreamEvent
   if (ageMs < maxAgeMs) return `${id} was ended at an age of ${ageMs} ms; its gateway allows ${maxAgeMs} ms`;
   const oldFromMs = boundMs + maxAgeMs - meta.toleranceMs;
   if (ageMs >= UNANSWERED_AGES * maxAgeMs) {
-    const isIgnored = event.toldMs.some(
+    const isIgnored = event.polledMs.some(
       (atMs, at) =>
-        event.told[at] !== "gone" &&
+        event.polledStates[at] !== "gone" &&
         atMs > oldFromMs + 2 * meta.toleranceMs &&
         atMs < finishedMs - 2 * meta.toleranceMs,
     );
@@ -61,7 +61,7 @@ function expiry({ id, boundMs, finishedMs }: RequestRecord, event: UpstreamEvent
       : "unanswered";
   }
   const endedMs = finishedMs + meta.toleranceMs;
-  if (event.toldMs.some((atMs) => atMs >= oldFromMs && atMs <= endedMs)) return "answered";
+  if (event.polledMs.some((atMs) => atMs >= oldFromMs && atMs <= endedMs)) return "answered";
   return `${id} (${event.kind}) was ended at an age of ${ageMs} ms without an answer about it`;
 }
 

@@ -12,7 +12,7 @@ function slotsComeBack({ history, requests, upstream }: Ledger): Finding {
   const polledMs: number[] = [];
   for (const { requestId, endpoint, gateways, postedMs, status, isSlotTaken } of history.posted!) {
     const { state, finishedMs = Number.NaN } = requests.get(requestId) ?? {};
-    const [firstMs = Number.NaN] = upstream.get(requestId)?.toldMs ?? [];
+    const [firstMs = Number.NaN] = upstream.get(requestId)?.polledMs ?? [];
     const which = `${requestId} (${endpoint}, ${many(gateways)})`;
     const took = Math.max(0, finishedMs - postedMs);
     if (state === "finished") tookMs.set(gateways, [...(tookMs.get(gateways) ?? []), took]);

@@ -7,7 +7,7 @@ import type { Ledger, RequestRecord } from "./ledger.ts";
 interface Unknown {
   request: RequestRecord;
   event: UpstreamEvent;
-  toldMs: number;
+  polledMs: number;
   status: number;
 }
 
@@ -42,7 +42,8 @@ export function unknownKept(ledger: Ledger): Finding {
   let fullest = 0;
   for (const { requestId, accountId, sentMs } of ledger.generations) {
     const earlier = (byAccount.get(accountId) ?? []).filter(
-      ({ request, toldMs }) => toldMs < sentMs && !(endedMs(request) <= sentMs + toleranceMs + clockAheadMs),
+      ({ request, polledMs }) =>
+        polledMs < sentMs && !(endedMs(request) <= sentMs + toleranceMs + clockAheadMs),
     ).length;
     fullest = Math.max(fullest, earlier);
     if (earlier >= unknownOutcomesMax && ledger.upstream.has(requestId))
@@ -67,6 +68,6 @@ function unknownOf({ generations, requests, upstream }: Ledger): Unknown[] {
     const request = requests.get(event.requestId);
     const answer = answers.get(event.requestId);
     const isUnknown = event.truth === "unknown" && request?.admitted && answer && answer.status > 0;
-    return isUnknown ? [{ request, event, toldMs: answer.endedMs, status: answer.status }] : [];
+    return isUnknown ? [{ request, event, polledMs: answer.endedMs, status: answer.status }] : [];
   });
 }

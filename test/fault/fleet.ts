@@ -25,7 +25,7 @@ import type {
   Meta,
   StoreEntry,
 } from "./history.ts";
-import { saidInLogs } from "./logs.ts";
+import { faultsInLogs } from "./logs.ts";
 import { createRandom, type Random } from "./random.ts";
 import { countOpen, readStore, verifyStore } from "./snapshot.ts";
 import { FaultUpstream } from "./upstream.ts";
@@ -337,7 +337,7 @@ async function historyOf(
     unknownOutcomesMax: Math.max(...[...settingsOf.values()].map((settings) => settings.unknownOutcomesMax)),
     verified: await verifyStore(nodes).catch((error: Error) => [`verifyLedger: ${error.message}`]),
   };
-  const said = saidInLogs(folder, [...settingsOf.keys()]);
+  const said = faultsInLogs(folder, [...settingsOf.keys()]);
   const entries = await readStore(nodes);
   const names = new Set(entries.map(({ name }) => name));
   const { forgotten = [], otherStore = [] } = collected;

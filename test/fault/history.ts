@@ -54,8 +54,8 @@ export interface UpstreamEvent {
   /** When the last byte of the answer was handed over; 0 when it never was. */
   answeredMs: number;
   /** Every state that a poll was told, and `gone` for each 404 of the API itself; with the times. */
-  told: string[];
-  toldMs: number[];
+  polledStates: string[];
+  polledMs: number[];
   /** How often this request id came. */
   arrivals: number;
   /** Where it was asked to call back: the customer's address, or the gateways' own. */
@@ -163,7 +163,7 @@ export interface Meta {
 }
 
 /** A webhook endpoint of an account. Messages to a `callBackUrl` count as those of an endpoint whose id is CALLBACK. */
-export interface ToldEndpoint {
+export interface KnownEndpoint {
   accountId: string;
   endpointId: string;
   /** How the receiver answers there. */
@@ -188,7 +188,7 @@ export interface Look {
 }
 
 /** One try of a message as its receiver saw it. Times are Unix ms. */
-export interface ToldMessage {
+export interface ReceivedMessage {
   accountId: string;
   endpointId: string;
   webhookId: string;
@@ -209,7 +209,7 @@ export interface ToldMessage {
 }
 
 /** State of a delivery, as operators see it. */
-export interface StoredTelling {
+export interface StoredDelivery {
   endpointId: string;
   webhookId: string;
   status: string;
@@ -233,12 +233,12 @@ export interface Settling extends Lease {
 }
 
 /** Only of a run with webhooks. */
-export interface TellingFacts {
-  endpoints: ToldEndpoint[];
-  messages: ToldMessage[];
+export interface WebhookFacts {
+  endpoints: KnownEndpoint[];
+  messages: ReceivedMessage[];
   /** Connections to where redirects lead, and to addresses that are not allowed. */
   strays: Stray[];
-  stored: StoredTelling[];
+  stored: StoredDelivery[];
   leases: Lease[];
   settlings: Settling[];
   /** Messages that an operator had sent once more. */
@@ -292,7 +292,7 @@ export interface History {
   forgotten: StoreEntry[];
   /** Content of another store behind the same address. */
   otherStore: StoreEntry[];
-  telling?: TellingFacts;
+  webhooks?: WebhookFacts;
   /** Only of a run where nothing but these ends a task. */
   posted?: PostedCallback[];
   /** Only of a run with an archive; then `store` has the ledger that Redis and the archive have together. */
@@ -306,7 +306,7 @@ export function writeHistory(folder: string, history: History): void {
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, "meta.json"), `${JSON.stringify(history.meta, null, 2)}\n`);
   if (history.archive) writeFileSync(join(folder, "archive.json"), JSON.stringify(history.archive));
-  if (history.telling) writeFileSync(join(folder, "telling.json"), JSON.stringify(history.telling));
+  if (history.webhooks) writeFileSync(join(folder, "webhooks.json"), JSON.stringify(history.webhooks));
   if (history.posted) writeFileSync(join(folder, "posted.json"), JSON.stringify(history.posted));
   for (const part of PARTS) {
     const lines = history[part].map((entry) => `${JSON.stringify(entry)}\n`);
@@ -330,13 +330,13 @@ export function readHistory(folder: string): History {
     return existsSync(file) ? (JSON.parse(readFileSync(file, "utf8")) as T) : undefined;
   };
   const archive = optional<ArchiveFacts>("archive.json");
-  const telling = optional<TellingFacts>("telling.json");
+  const webhooks = optional<WebhookFacts>("webhooks.json");
   const posted = optional<PostedCallback[]>("posted.json");
   return {
     meta,
     ...parts,
     ...(archive && { archive }),
-    ...(telling && { telling }),
+    ...(webhooks && { webhooks }),
     ...(posted && { posted }),
   };
 }

@@ -10,7 +10,7 @@ const SAID: readonly [kind: string, words: string][] = [
   [UNCLEAR, '"outcome":"upstream_unclear"'],
 ];
 
-export function saidInLogs(folder: string, names: readonly string[]): FaultEvent[] {
+export function faultsInLogs(folder: string, names: readonly string[]): FaultEvent[] {
   const files = names.map((name) => ({ gateway: name, file: logFileOf(folder, name) }));
   return files
     .filter(({ file }) => existsSync(file))

@@ -215,8 +215,8 @@ export class FaultUpstream {
       site,
       taskId,
       answeredMs: 0,
-      told: [],
-      toldMs: [],
+      polledStates: [],
+      polledMs: [],
       arrivals: 1,
     };
     if (!wish.fails && taskId !== "") event.completesMs = event.atMs + wish.lifeMs;
@@ -248,8 +248,8 @@ export class FaultUpstream {
     const ended = Date.now() - task.madeMs >= task.wish.lifeMs;
     const status = !ended ? "processing" : task.wish.fails ? "failed" : "completed";
     const tell = (told: string, { http = 200, code = 200, word = told }: Saying = {}): void => {
-      task.event.told.push(told);
-      task.event.toldMs.push(Date.now());
+      task.event.polledStates.push(told);
+      task.event.polledMs.push(Date.now());
       this.#settledTaskId = taskId;
       const video_url = `https://videos.example/${taskId}.mp4`;
       const video = told === "completed" ? { video: task.latestRequestId, video_url } : {};

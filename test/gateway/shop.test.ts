@@ -14,7 +14,7 @@ import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 // Guarantee: examples/shop does what its README says, against a real gateway, with a token that may do just that.
 
 const FOLDER = join(import.meta.dirname, "../../examples/shop");
-/** Those that the README makes the token with. */
+/** The scopes of the token that the README makes. */
 const SCOPES = /--scopes (\S+)/.exec(readFileSync(join(FOLDER, "README.md"), "utf8"))![1]!.split(",");
 
 let stage: ManageStage;

@@ -34,10 +34,10 @@ test("gateways roll up what was charged, and ends of tasks, once", async () => {
 });
 
 // Guarantee: nothing waits for the next write to be counted.
-test("what came while another gateway had its turn is counted once that is over", async () => {
+test("what came while another gateway had the lease is counted once that is over", async () => {
   const nodes = oneNode(redis.client);
   const { trials } = (await moneyNow(nodes)).today;
-  await redis.client.set("tg:rollup-turn", "another", "PX", 3000);
+  await redis.client.set("tg:rollup-lease", "another", "PX", 3000);
   await givenKey(redis.client, { credits: 50 });
   await until(async () => (await moneyNow(nodes)).today.trials === trials + 50, "the grant to be counted");
 });

@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { GRANT_KINDS, type GrantKind } from "../../src/records/ledger-entries.ts";
-import type { Said, VoidReason } from "./model.ts";
+import type { ReportedStatus, VoidReason } from "./model.ts";
 
 interface Asked {
   key: number;
@@ -14,7 +14,7 @@ interface Asked {
  * A step that asks for one run of a script that serves requests. `request` counts from the latest; `tasks`: only of
  * those that have a task.
  */
-export type Asking =
+export type RequestCommand =
   | ({ kind: "submit" } & Asked)
   | { kind: "admit"; request: number }
   /** `sent`: only of requests that the upstream may have made a task for. */
@@ -25,7 +25,7 @@ export type Asking =
       kind: "observe";
       request: number;
       tasks: boolean;
-      status: Said;
+      status: ReportedStatus;
       refundFailed: boolean;
       poller?: number | undefined;
     }
@@ -33,9 +33,9 @@ export type Asking =
 
 /** One step of a sequence. */
 export type Command =
-  | Asking
+  | RequestCommand
   /** Items of one script in one call; at `spoilt` stands one more, whose names are of another type. */
-  | { kind: "together"; commands: Asking[]; spoilt?: number | undefined }
+  | { kind: "together"; commands: RequestCommand[]; spoilt?: number | undefined }
   | ({ kind: "plan" } & Asked)
   | { kind: "recharge"; key: number; amount: number; reference: number; as?: GrantKind }
   /** Of a reference that may stand for a grant. */
@@ -84,7 +84,7 @@ export const DAY = 24 * HOUR;
 const asked = { key, price: fc.constantFrom(10, 20, 40) };
 const idempotency = fc.record({ key: fc.nat(2), body: fc.nat(1) });
 /** A retention of an hour is the shortest that a gateway takes; without an Idempotency-Key an extreme one tells more. */
-function asking<K extends "submit" | "plan">(name: K) {
+function requestCommand<K extends "submit" | "plan">(name: K) {
   const once = { ...asked, retentionMs: fc.constantFrom(0, 70 * SECOND, 7 * DAY) };
   const keyed = { ...asked, retentionMs: fc.constantFrom(2 * HOUR, 7 * DAY), idempotency };
   return fc.oneof(
@@ -93,7 +93,7 @@ function asking<K extends "submit" | "plan">(name: K) {
   );
 }
 
-const submit = asking("submit");
+const submit = requestCommand("submit");
 const admit = fc.record({ kind: kind("admit"), request });
 const bind = fc.record({
   kind: kind("bind"),
@@ -110,7 +110,7 @@ const unclear = fc.record({
   request,
   outcome: fc.constantFrom("unclear" as const, "timed_out" as const),
 });
-const said: Said[] = [
+const said: ReportedStatus[] = [
   "pending",
   "processing",
   "completed",
@@ -137,7 +137,8 @@ const inspect = fc.record({
   cacheMs: fc.constantFrom(0, 5 * SECOND),
 });
 const collect = fc.record({ kind: kind("collect"), key, retentionMs: fc.constantFrom(0, 7 * DAY) });
-const severalOf = (one: fc.Arbitrary<Asking>) => fc.array(one, { minLength: 2, maxLength: 6, size: "max" });
+const severalOf = (one: fc.Arbitrary<RequestCommand>) =>
+  fc.array(one, { minLength: 2, maxLength: 6, size: "max" });
 
 const time = (byMs: number): Command => ({ kind: "time", byMs });
 
@@ -152,7 +153,7 @@ const aheadWith = (meanwhile: fc.Arbitrary<Command>): fc.Arbitrary<Command[]> =>
 
 const command: fc.Arbitrary<Command> = fc.oneof(
   { weight: 24, arbitrary: submit },
-  { weight: 4, arbitrary: asking("plan") },
+  { weight: 4, arbitrary: requestCommand("plan") },
   { weight: 6, arbitrary: admit },
   { weight: 14, arbitrary: bind },
   { weight: 12, arbitrary: voiding },
@@ -313,7 +314,7 @@ const endSome = fc.record({
   kind: kind("observe"),
   request: some,
   tasks: fc.constant(true),
-  status: fc.constantFrom<Said[]>("completed", "failed"),
+  status: fc.constantFrom<ReportedStatus[]>("completed", "failed"),
   refundFailed: fc.constant(true),
 });
 

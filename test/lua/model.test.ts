@@ -9,7 +9,7 @@ import { startWholeCluster } from "../support/whole-cluster.ts";
 import { scenario } from "./commands.ts";
 import { play } from "./drive.ts";
 import { readHeader } from "./headers.ts";
-import { givenScenarios } from "./turns.ts";
+import { rareScenarios } from "./rare-scenarios.ts";
 
 /** `SEED=… MODEL_RUNS=…` plays the same sequences again, `MODEL_ON=cluster` on a Redis Cluster. */
 const SEED = Number(process.env.SEED ?? Date.now() % 2 ** 31);
@@ -53,7 +53,7 @@ test("any order of requests, settlements, replays and steps of the clock does wh
       },
     }),
   );
-  const examples = givenScenarios.map((one): [typeof one] => [one]);
+  const examples = rareScenarios.map((one): [typeof one] => [one]);
   const share = Math.ceil(MODEL_RUNS / LANES);
   const lanes = times(LANES, (lane) => {
     const given = examples.filter((_, at) => at % LANES === lane);

@@ -297,7 +297,7 @@ function freeKey({ idempotency, nowMs }: World, request: ModelRequest): void {
 /** Who corrects and refunds, and why. */
 export const BY_HAND = { actor: { by: "cli ann", requestId: "" }, reason: "sorry, for that" };
 
-export type Said = TaskStatus | "gone" | "expired";
+export type ReportedStatus = TaskStatus | "gone" | "expired";
 
 /** Unknown outcomes that an account may have. */
 export const UNKNOWN_MAX = 2;
@@ -323,7 +323,7 @@ function unblock(world: World, { unknown, key: { account } }: ModelRequest): voi
 export function observe(
   world: World,
   request: ModelRequest,
-  said: { status: Said; data: string },
+  said: { status: ReportedStatus; data: string },
   options: { refundFailed: boolean; pollMs: number; poller?: ModelKey },
 ): Reply {
   const { nowMs } = world;

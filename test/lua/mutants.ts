@@ -1791,7 +1791,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
 
 /** Scripts for which a full store would wait: those that make room, that settle, and that stop whoever has filled it. */
 export const FULL_MUTANTS: readonly Mutant[] = [
-  ...["turn", "note", "archived", "trim", "rollup", "collect"],
+  ...["work-lease", "note", "archived", "trim", "rollup", "collect"],
   ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token"],
 ].map((file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom\n", "#!lua\n"));
 

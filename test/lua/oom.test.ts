@@ -13,14 +13,14 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
 import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { markAndWait } from "../../src/redis/confirmation.ts";
-import { takeTurn } from "../../src/redis/repeated-work.ts";
+import { takeLease } from "../../src/redis/repeated-work.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { oneNode, partitionsOf } from "../../src/redis/store-facts.ts";
 import { type RunningRedis, startRedis } from "../../src/sandbox/redis.ts";
 import { suspend } from "../../src/scripts/accounts.ts";
 import { archived, note } from "../../src/scripts/archive.ts";
 import { adjust, recharge, refund } from "../../src/scripts/credit-changes.ts";
-import { probe, turn } from "../../src/scripts/gateways.ts";
+import { probe, workLease } from "../../src/scripts/gateways.ts";
 import { admit, bind, unclear, voidHold } from "../../src/scripts/holds.ts";
 import { revoke } from "../../src/scripts/keys.ts";
 import { trim } from "../../src/scripts/ledger.ts";
@@ -102,10 +102,10 @@ test("turns are taken and replicas are asked while the store is full", async () 
   const [name, other] = [`tg:turn-${randomId("x")}`, `tg:turn-${randomId("x")}`];
   await redis.config("SET", "maxmemory", "1");
   try {
-    const take = (holder: string) => connection.scripts.run(turn, { name, holder, turnMs: 60_000 });
+    const take = (holder: string) => connection.scripts.run(workLease, { name, holder, leaseMs: 60_000 });
     expect([await take("a"), await take("b"), await take("a")]).toEqual([true, false, true]);
     expect(await redis.pttl(name)).toBeGreaterThan(50_000);
-    expect([await takeTurn(connection, other, 60_000), await takeTurn(connection, other, 60_000)]).toEqual([
+    expect([await takeLease(connection, other, 60_000), await takeLease(connection, other, 60_000)]).toEqual([
       true,
       false,
     ]);
@@ -129,7 +129,7 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
   const { requestId } = request;
   const credits = { partition, accountId: "a", amount: 5, reference: "r", reason: "x", actor };
   const scripts = {
-    turn: () => run(turn, { name: `tg:turn-${randomId("x")}`, holder: "a", turnMs: 1000 }),
+    turn: () => run(workLease, { name: `tg:turn-${randomId("x")}`, holder: "a", leaseMs: 1000 }),
     note: () => run(note, { partition, changed: ["key a"] }),
     archived: () =>
       run(archived, {

@@ -277,7 +277,7 @@ test.each([
   const ofName: typeof connection.ofName = () => ({
     ...connection.ofName(),
     async run(script, call) {
-      turnsMs.push((call as { turnMs: number }).turnMs);
+      turnsMs.push((call as { leaseMs: number }).leaseMs);
       return connection.run(script, call);
     },
   });

@@ -81,7 +81,7 @@ test("what is included is used, and each script includes just what it uses", () 
 // Guarantee: on a Redis Cluster nothing changes a frozen partition; on one server the check costs nothing.
 test("every script that writes to a partition stops if it is frozen, where partitions can be frozen", () => {
   // The names of the probe and of turns say nothing of an account.
-  const writing = SCRIPTS.filter(({ name }) => !["probe", "turn"].includes(name)).filter(
+  const writing = SCRIPTS.filter(({ name }) => !["probe", "work-lease"].includes(name)).filter(
     ({ name }) => !/^#!lua flags=no-writes\n/.test(readScript(name)),
   );
   for (const script of SCRIPTS) {
@@ -140,10 +140,10 @@ test.each(INCLUDES)("what is included reads no KEYS and no ARGV by itself: %s", 
 
 // Guarantee: a name that a script reads and its header has not fails at once, and is no nil.
 test("a script reads no name that its header has not", async () => {
-  const source = scriptSource(SCRIPTS.find(({ name }) => name === "turn")!)
+  const source = scriptSource(SCRIPTS.find(({ name }) => name === "work-lease")!)
     .replace("tiers, turn, who", "tiers, who")
     .replace('"sss"', '"ss"');
-  const reply = await connection.redis.eval(source, 1, "turn", "", "a\0b\0");
+  const reply = await connection.redis.eval(source, 1, "work-lease", "", "a\0b\0");
   expect(reply).toMatch(/nonexistent global variable 'turn'/);
 });
 

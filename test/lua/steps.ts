@@ -7,12 +7,12 @@ import type { Reply } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { setAccountLimits } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
-import { type Ask, ask, isClustered, ownTask, plan, targetOf } from "./asks.ts";
 import type { Command } from "./commands.ts";
 import { Disagreement } from "./disagreement.ts";
 import type { Run } from "./drive.ts";
 import * as model from "./model.ts";
 import type { ModelKey, ModelRequest } from "./model-state.ts";
+import { ask, type ExpectedCall, isClustered, ownTask, plan, targetOf } from "./script-calls.ts";
 import { entryOf, ledgerOf } from "./state.ts";
 
 /** The lease and the batch of sweeps, as src/settlement/sweeps.ts has them. */
@@ -134,7 +134,7 @@ function chargeOf(request: ModelRequest): ChargeEntry {
   };
 }
 
-async function arrive({ stage }: Run, { call, make, expected }: Ask, where: string): Promise<void> {
+async function arrive({ stage }: Run, { call, make, expected }: ExpectedCall, where: string): Promise<void> {
   same(numbered(await (make?.() ?? stage.arrive(call))), expected(), where);
 }
 
@@ -145,7 +145,7 @@ async function together(
   where: string,
 ): Promise<void> {
   const { stage } = run;
-  const asks: Ask[] = [];
+  const asks: ExpectedCall[] = [];
   const expected: unknown[] = [];
   for (const command of commands) {
     const one = await ask(run, command);

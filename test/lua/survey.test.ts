@@ -114,7 +114,7 @@ test("what one gateway counted, all report; without news they report nothing old
   const log = createLogger("silent");
   const counting = createSurvey({ surveys, sweepIntervalMs: () => 1, metrics, log });
   await counting.look();
-  expect(await surveys.turn(10_000)).toBe(false);
+  expect(await surveys.lease(10_000)).toBe(false);
   const here = await metrics.registry.getSingleMetricAsString("tollgate_open_requests");
 
   const elsewhere = await openConnection(redis.url);
@@ -161,7 +161,7 @@ const watching = (watched: Surveys) =>
 // Guarantee: a full Redis does not hide that tasks are stuck.
 test("a full store is counted, by each gateway for itself", async () => {
   const survey = watching(surveys);
-  await redis.client.del("tg:survey-turn", "tg:survey");
+  await redis.client.del("tg:survey-lease", "tg:survey");
   connection.metrics.openRequests.reset();
   await redis.client.config("SET", "maxmemory", "1");
   try {
@@ -175,7 +175,7 @@ test("a full store is counted, by each gateway for itself", async () => {
 
 test("where the primary that has the turns is away, the others are counted all the same", async () => {
   const away = () => Promise.reject(new Error("its primary is away"));
-  const survey = watching({ ...surveys, turn: away, publish: away, latest: away });
+  const survey = watching({ ...surveys, lease: away, publish: away, latest: away });
   connection.metrics.openRequests.reset();
   await survey.look();
   expect(await shown('tollgate_open_requests{state="bound",age=">=30m"}')).toBe("1");
@@ -185,7 +185,7 @@ test("where the primary that has the turns is away, the others are counted all t
 test("a survey that stays the same grows old, and a new one is new though its clock was set back", async () => {
   let atMs = Date.now();
   const latest = async () => ({ ...(await surveys.take()), atMs });
-  const survey = watching({ ...surveys, turn: async () => false, latest });
+  const survey = watching({ ...surveys, lease: async () => false, latest });
   const age = async () => Number(await shown("tollgate_store_survey_age_seconds"));
   const startedMs = performance.now();
   await survey.look();

@@ -77,7 +77,7 @@ test("reading the counts of a store that was never used writes nothing", async (
 /** A counter that says what a test wants. */
 const saying = (sum: Awaited<ReturnType<TierCounter["sum"]>> | undefined): TierCounter => ({
   ...counter,
-  turn: async () => false,
+  lease: async () => false,
   latest: async () => sum,
 });
 
@@ -153,7 +153,7 @@ test("a gateway that could not read a primary does not replace the sum of one th
   const published: unknown[] = [];
   const looks = async (sum: TierCounts, before: TierCounts | undefined) => {
     const { use } = givenUse(before, GOLD, {
-      turn: async () => true,
+      lease: async () => true,
       sum: async () => sum,
       publish: async (counts) => void published.push(counts),
     });

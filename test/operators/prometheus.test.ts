@@ -172,7 +172,7 @@ async function drive(first: TestGateway, second: TestGateway, redis: TestRedis):
   redis.resume();
   await Promise.all([ready(first), ready(second)]);
   // So that the next look counts what is open now.
-  await redis.client.del("tg:survey-turn");
+  await redis.client.del("tg:survey-lease");
   // Rates want two samples with something between them.
   await delay(2200);
   for (const gateway of [first, second]) {

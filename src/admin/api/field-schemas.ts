@@ -19,7 +19,7 @@ export const described = <Fields extends TProperties>(description: string, field
 export const optional = Type.Optional;
 
 /** Keywords of a schema beside its type. */
-const said = (description: string | undefined, example?: unknown) => ({
+const keywords = (description: string | undefined, example?: unknown) => ({
   ...(description !== undefined && { description }),
   ...(example !== undefined && { examples: [example] }),
 });
@@ -31,10 +31,10 @@ export function nullable<T>(schema: TSchema): Schema<T | null> {
   return Type.Unsafe<T | null>({ ...schema, type: [(schema as { type?: string }).type, "null"] });
 }
 
-export const words = (description?: string, example?: string) => Type.String(said(description, example));
-export const count = (description?: string, example?: number) => Type.Integer(said(description, example));
-export const number = (description?: string, example?: number) => Type.Number(said(description, example));
-export const flag = (description?: string, example?: boolean) => Type.Boolean(said(description, example));
+export const words = (description?: string, example?: string) => Type.String(keywords(description, example));
+export const count = (description?: string, example?: number) => Type.Integer(keywords(description, example));
+export const number = (description?: string, example?: number) => Type.Number(keywords(description, example));
+export const flag = (description?: string, example?: boolean) => Type.Boolean(keywords(description, example));
 export const textOrNull = (description?: string, example?: string) =>
   nullable<string>(words(description, example));
 export const countOrNull = (description?: string, example?: number) =>
@@ -43,32 +43,32 @@ export const oneOf = <const Word extends string>(
   all: readonly Word[],
   description?: string,
   example?: Word,
-) => Type.Enum([...all], said(description, example));
+) => Type.Enum([...all], keywords(description, example));
 export const list = <Item extends TSchema>(item: Item, description?: string, example?: unknown[]) =>
-  Type.Array(item, said(description, example));
+  Type.Array(item, keywords(description, example));
 /** An object whose names are not known. */
 export const open = <Value>(values: object | true, description: string, example?: Value) =>
-  Type.Unsafe<Value>({ type: "object", additionalProperties: values, ...said(description, example) });
+  Type.Unsafe<Value>({ type: "object", additionalProperties: values, ...keywords(description, example) });
 
 export const bounded = (most: number, description?: string, example?: string) =>
-  Type.String({ minLength: 1, maxLength: most, ...said(description, example) });
+  Type.String({ minLength: 1, maxLength: most, ...keywords(description, example) });
 export const upTo = (most: number, description: string, example?: string) =>
-  Type.String({ maxLength: most, ...said(description, example) });
+  Type.String({ maxLength: most, ...keywords(description, example) });
 export const filter = (most: number, description: string) => optional(bounded(most, description));
 export const whole = (minimum: number, maximum: number, description?: string, example?: number) =>
-  Type.Integer({ minimum, maximum, ...said(description, example) });
+  Type.Integer({ minimum, maximum, ...keywords(description, example) });
 export const wholeOr = (byDefault: number, minimum: number, maximum: number, description: string) =>
   optional(Type.Integer({ minimum, maximum, default: byDefault, description }));
 
 export const TIME = "2026-10-31T12:00:00.000Z";
 export const timed = (description?: string) =>
-  Type.String({ format: "date-time", examples: [TIME], ...said(description) });
+  Type.String({ format: "date-time", examples: [TIME], ...keywords(description) });
 export const timedOrNull = (description?: string) => nullable<string>(timed(description));
 export const time = timed();
 export const timeOrNull = timedOrNull();
 /** A time that most objects do not have; null in examples. */
 export const seldomTimed = (description?: string) =>
-  nullable<string>(Type.String({ format: "date-time", examples: [null], ...said(description) }));
+  nullable<string>(Type.String({ format: "date-time", examples: [null], ...keywords(description) }));
 export const seldomTime = seldomTimed();
 
 export const accountId = Type.String({ pattern: ACCOUNT_ID.source, examples: ["acme"] });

@@ -52,7 +52,7 @@ async function page(): Promise<string> {
 }
 
 const STYLE_LINK = '<link rel="stylesheet" href="console.css">';
-const FIRST_LINK = '<script src="asks.js"></script>';
+const FIRST_LINK = '<script src="requests.js"></script>';
 const SCRIPT_LINK = '<script src="main.js"></script>';
 
 async function styles(): Promise<string> {
@@ -140,7 +140,7 @@ async function putTogether(): Promise<Scripts> {
         .replace(/^export /gm, "")
     );
   }
-  const [first, rest] = [await from(join(PAGE, "asks.js")), await from(join(PAGE, "main.js"))];
+  const [first, rest] = [await from(join(PAGE, "requests.js")), await from(join(PAGE, "main.js"))];
   const entry = await read(join(PAGE, "more.js"))();
   const names = Array.from(entry.matchAll(/^export \{(.*)\}/gm), ([, list]) => list);
   return { first, rest, more: `${await from(join(PAGE, "more.js"))}export {${names.join()}};\n` };
@@ -204,7 +204,7 @@ function compressed(coding: keyof typeof CODERS, text: string): Promise<Buffer> 
   return body;
 }
 
-interface Asked {
+interface PageRequest {
   version?: string | undefined;
   accepted?: string | undefined;
   known?: string | undefined;
@@ -213,7 +213,7 @@ interface Asked {
 /** Undefined for any other path, and for a script of another version of the page. The page is asked for again each time; others are kept for ever under the address that the page has for them. */
 export async function pageFile(
   path: string,
-  { version, accepted = "", known }: Asked = {},
+  { version, accepted = "", known }: PageRequest = {},
 ): Promise<Reply | undefined> {
   if (!Object.hasOwn(FILES, path)) return undefined;
   const text = await textOf(path);

@@ -48,10 +48,10 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
       const missing: SentCharge[] = [];
       for (let at = 0; at < own.length; at += READ_BATCH) {
         const batch = own.slice(at, at + READ_BATCH);
-        const asked = many<string | null, SentCharge>(redis, batch, (pipe, { call }) =>
+        const replies = many<string | null, SentCharge>(redis, batch, (pipe, { call }) =>
           pipe.get(requestName(call.key.partition, call.requestId)),
         );
-        const states = (await within(asked)).map((text) => requestOf(text).state);
+        const states = (await within(replies)).map((text) => requestOf(text).state);
         missing.push(...batch.filter((_, of) => states[of] !== "bound" && states[of] !== "finished"));
       }
       return missing;

@@ -53,7 +53,7 @@ export async function hasWriterEnded(folder: string, stem: string, suffix: strin
   const mount = STEM.exec(stem)?.[1];
   if (mount === CLOSED) return true;
   if (mount === mountOf(folder)) {
-    const code = await ask(folder, stem + SUFFIX);
+    const code = await connectError(folder, stem + SUFFIX);
     if (code !== "ENOENT") return code === "ECONNREFUSED";
   }
   return isSilent(join(folder, stem + suffix));
@@ -100,7 +100,7 @@ function listen(folder: string, name: string): Promise<(() => void) | undefined>
 }
 
 /** @returns the code of the error; undefined if somebody listens */
-function ask(folder: string, name: string): Promise<string | undefined> {
+function connectError(folder: string, name: string): Promise<string | undefined> {
   const fd = openFolder(folder);
   return new Promise((resolve) => {
     const socket = connect({ path: shortPath(fd, name) });

@@ -288,8 +288,8 @@ export async function listKeys(
 type MetadataFilter = Readonly<Record<string, string>>;
 
 /** @param indexed names that may be asked for @throws OperatorError for another name */
-export function requireIndexed(asked: MetadataFilter, indexed: readonly string[]): void {
-  const other = Object.keys(asked).find((name) => !indexed.includes(name));
+export function requireIndexed(filter: MetadataFilter, indexed: readonly string[]): void {
+  const other = Object.keys(filter).find((name) => !indexed.includes(name));
   if (other === undefined) return;
   const path = `metadata.${shown(other)}`;
   const known = indexed.length === 0 ? "none is" : `these are: ${indexed.join(", ")}`;
@@ -300,8 +300,8 @@ export function requireIndexed(asked: MetadataFilter, indexed: readonly string[]
   );
 }
 
-const hasMetadata = ({ metadata }: AccountObject, asked: MetadataFilter): boolean =>
-  Object.entries(asked).every(
+const hasMetadata = ({ metadata }: AccountObject, filter: MetadataFilter): boolean =>
+  Object.entries(filter).every(
     ([name, text]) =>
       metadata !== null && Object.hasOwn(metadata, name) && metadataText(metadata[name]) === text,
   );

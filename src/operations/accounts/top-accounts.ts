@@ -104,13 +104,13 @@ async function spending(nodes: RedisNodes, reads: PartitionReads, days: readonly
     const { candidates, othersMost } = await firstOfDays(reads, open, days, depth);
     const added = candidates.map((ids) => ids.filter((id) => !sums.has(id)));
     for (const id of added.flat()) sums.set(id, 0);
-    const asked = open.flatMap((partition, at) =>
+    const wanted = open.flatMap((partition, at) =>
       added[at]!.length === 0
         ? []
         : days.map((day) => ({ partition, name: spentName(partition, day), ids: added[at]! })),
     );
-    for (const slice of slicesOf(asked, ({ ids }) => ids.length)) {
-      const scores = await reads.many<(string | null)[], (typeof asked)[number]>(
+    for (const slice of slicesOf(wanted, ({ ids }) => ids.length)) {
+      const scores = await reads.many<(string | null)[], (typeof wanted)[number]>(
         slice,
         (pipe, { name, ids }) => pipe.zmscore(name, ids),
       );

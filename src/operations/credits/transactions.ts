@@ -130,11 +130,12 @@ export async function transactionOfReference(
 ): Promise<LedgerEntry | undefined> {
   requireReference(reference);
   const { partition, redis } = await placeOfAccount(nodes, accountId);
-  const ask: ReadArchived | undefined = readArchived && ((...of) => fromArchive(() => readArchived(...of)));
+  const readOthers: ReadArchived | undefined =
+    readArchived && ((...of) => fromArchive(() => readArchived(...of)));
   // Otherwise an unknown reference would be searched among the latest entries.
   if (await redis.hexists(accountNames(partition, accountId).references, reference))
-    return entryUnder(nodes, { partition, accountId, reference }, ask);
-  return ask?.(nodes, accountId, reference);
+    return entryUnder(nodes, { partition, accountId, reference }, readOthers);
+  return readOthers?.(nodes, accountId, reference);
 }
 
 const LOOKED_AT_MAX = 1000;

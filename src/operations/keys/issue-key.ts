@@ -209,9 +209,9 @@ const keyIdFor = (accountId: string, idempotencyKey: string): string =>
 /** A repeat must ask for the same. */
 function fingerprintOf(options: OnceOptions): string {
   const { tier, limits, expiresAtMs, label, restrictions } = recordOptions(options);
-  const asked = [tier, expiresAtMs, label, ...LIMITS.map(({ name }) => limits[name]), restrictions];
+  const terms = [tier, expiresAtMs, label, ...LIMITS.map(({ name }) => limits[name]), restrictions];
   return createHash("sha256")
-    .update(JSON.stringify(asked.map((value) => value ?? null)))
+    .update(JSON.stringify(terms.map((value) => value ?? null)))
     .digest("base64url");
 }
 

@@ -2,11 +2,11 @@ import { partitionNames } from "../../records/names.ts";
 import type { Connection } from "../../redis/connection.ts";
 import { type PartitionReads, readsOfMost } from "../../redis/partition-reads.ts";
 import { many } from "../../redis/pipelines.ts";
-import { takeTurn } from "../../redis/repeated-work.ts";
+import { takeLease } from "../../redis/repeated-work.ts";
 import { type RedisNodes, storedFacts } from "../../redis/store-facts.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 
-const TURN = "tg:tiers-turn";
+const LEASE = "tg:tiers-lease";
 const SUM = "tg:tiers";
 const SUM_LIFETIME_MS = 60_000;
 /** Expired keys count: their expiry can be moved. Revoked ones do not. */
@@ -45,7 +45,7 @@ export function createTierCounter(connection: Connection) {
   }
 
   return {
-    turn: (intervalMs: number) => takeTurn(connection, TURN, intervalMs),
+    lease: (intervalMs: number) => takeLease(connection, LEASE, intervalMs),
     /** Unread partitions count with their latest figures. */
     async sum(): Promise<TierCounts> {
       const { partitions = 0 } = connection.known.facts ?? {};

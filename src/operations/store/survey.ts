@@ -3,14 +3,14 @@ import { type DueList, dueRange, listsOfOpenRequests } from "../../records/names
 import type { Connection } from "../../redis/connection.ts";
 import { many } from "../../redis/pipelines.ts";
 import type { Primary } from "../../redis/primary.ts";
-import { takeTurn } from "../../redis/repeated-work.ts";
+import { takeLease } from "../../redis/repeated-work.ts";
 import { thawedPartitions } from "../../redis/topology/frozen-partitions.ts";
 import { createWriteWatch } from "../../redis/write-watch.ts";
 import type { Run } from "../../scripts/script-definition.ts";
 import { AGES, OPEN_STATES, type OpenState, survey } from "../../scripts/surveys.ts";
 
-const SURVEY_TURN = "tg:survey-turn";
-const LEDGER_TURN = "tg:ledger-turn";
+const SURVEY_LEASE = "tg:survey-lease";
+const LEDGER_LEASE = "tg:ledger-lease";
 const SURVEY = "tg:survey";
 const LEDGER_REPORT = "tg:ledger-report";
 
@@ -58,11 +58,11 @@ export function createSurveys(connection: Connection) {
 
   const occupiedOf = createOccupied();
   return {
-    turn: (intervalMs: number) => takeTurn(connection, SURVEY_TURN, intervalMs),
-    async ledgerTurn(intervalMs: number): Promise<boolean> {
-      if (await takeTurn(connection, LEDGER_TURN, intervalMs)) return true;
+    lease: (intervalMs: number) => takeLease(connection, SURVEY_LEASE, intervalMs),
+    async ledgerLease(intervalMs: number): Promise<boolean> {
+      if (await takeLease(connection, LEDGER_LEASE, intervalMs)) return true;
       // For an interval that was shortened meanwhile.
-      await command(LEDGER_TURN, (redis) => redis.pexpire(LEDGER_TURN, intervalMs, "LT"));
+      await command(LEDGER_LEASE, (redis) => redis.pexpire(LEDGER_LEASE, intervalMs, "LT"));
       return false;
     },
     /** Skips unavailable primaries and frozen partitions. @throws if all are unavailable */

@@ -1,11 +1,11 @@
 import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
 import { StoreError, storeReason } from "../reasons.ts";
-import { ANSWER_MS, createAskedServers, type Failure } from "./asked-servers.ts";
 import type { PlacedPrimary, Placement, PlacementOptions, PlacementSource } from "./placement.ts";
+import { ANSWER_MS, createServerPolls, type Failure } from "./server-polls.ts";
 
-/** Nodes that are asked at a time, in a cluster of any size: enough that one that is cut off does not decide. */
-const ASKED_MAX = 5;
+/** Nodes that are polled at a time, in a cluster of any size: enough that one that is cut off does not decide. */
+const POLLED_MAX = 5;
 
 interface SlotView {
   ranges: { first: number; last: number; primary: PlacedPrimary }[];
@@ -17,18 +17,18 @@ interface SlotView {
  */
 export function createClusterSource(address: RedisAddress, { tlsCa }: PlacementOptions): PlacementSource {
   const { tls, username, password, family } = address;
-  const nodes = createAskedServers(address.hosts, { tls, username, password, db: 0, family, tlsCa });
+  const nodes = createServerPolls(address.hosts, { tls, username, password, db: 0, family, tlsCa });
 
   let last: Placement | undefined;
 
   return {
     async find() {
-      const { answers, failures } = await nodes.ask(viewOf);
+      const { answers, failures } = await nodes.poll(viewOf);
       if (answers.length === 0) throw nobodyAnswers(failures);
       const placement = merged(answers, last);
       if (placement.primaries.length === 0) throw noSlots(answers);
       last = placement;
-      nodes.replace(nextAsked(address.hosts, placement.primaries));
+      nodes.replace(nextPolled(address.hosts, placement.primaries));
       return placement;
     },
     silent: nodes.silent,
@@ -48,11 +48,11 @@ async function viewOf(redis: Redis, at: RedisHost): Promise<SlotView> {
 type Reply = [error: Error | null, reply: unknown];
 
 /**
- * @param said.slots `[first, last, [endpoint, port, id], ...replicas]`: no endpoint, or `?`, where the node was asked
- * @param said.nodes CLUSTER NODES, with the epochs @param said.at where the node was asked
+ * @param reply.slots `[first, last, [endpoint, port, id], ...replicas]`: no endpoint, or `?`, where the node was asked
+ * @param reply.nodes CLUSTER NODES, with the epochs @param reply.at where the node was asked
  */
-export function readSlotView(said: { slots: unknown; nodes: string; at: RedisHost }): SlotView {
-  const nodes = said.nodes.split("\n").map((line) => {
+export function readSlotView(reply: { slots: unknown; nodes: string; at: RedisHost }): SlotView {
+  const nodes = reply.nodes.split("\n").map((line) => {
     const [id = "", , flags = "", primaryId = "", , , epoch = 0] = line.split(" ");
     return { id, flags: flags.split(","), primaryId, epoch: Number(epoch) };
   });
@@ -60,11 +60,11 @@ export function readSlotView(said: { slots: unknown; nodes: string; at: RedisHos
   const replicasOf = (id: string): number =>
     nodes.filter(({ primaryId, flags }) => primaryId === id && !flags.some((flag) => NOT_PROMOTED.has(flag)))
       .length;
-  const ranges = Array.isArray(said.slots) ? said.slots : [];
+  const ranges = Array.isArray(reply.slots) ? reply.slots : [];
   return {
     ranges: ranges.map(([first, last, [endpoint, port, id]]) => {
       const host =
-        typeof endpoint === "string" && endpoint !== "" && endpoint !== "?" ? endpoint : said.at.host;
+        typeof endpoint === "string" && endpoint !== "" && endpoint !== "?" ? endpoint : reply.at.host;
       const at = { host, port: Number(port) };
       const primary = { ...at, name: hostText(at), epoch: epochs.get(String(id)) ?? 0 };
       return {
@@ -109,12 +109,12 @@ function mostReplicas(views: readonly SlotView[]): Map<string, number> {
 }
 
 /** Some of the primaries, others each time, and a host of the address: all primaries may have been replaced. */
-function nextAsked(given: readonly RedisHost[], primaries: readonly PlacedPrimary[]): RedisHost[] {
+function nextPolled(given: readonly RedisHost[], primaries: readonly PlacedPrimary[]): RedisHost[] {
   const some = <Host>(of: readonly Host[], count: number): Host[] => {
     const from = Math.floor(Math.random() * of.length);
     return [...of.slice(from), ...of.slice(0, from)].slice(0, count);
   };
-  const hosts = [...some(primaries, ASKED_MAX - 2), ...some(given, 2)];
+  const hosts = [...some(primaries, POLLED_MAX - 2), ...some(given, 2)];
   return [...new Map(hosts.map(({ host, port }) => [hostText({ host, port }), { host, port }])).values()];
 }
 
@@ -137,7 +137,7 @@ function nobodyAnswers(failures: readonly Failure[]): StoreError {
 
 const noSlots = (views: readonly SlotView[]): StoreError =>
   new StoreError(
-    `the cluster has no primary with slots (${views.length} of its nodes were asked)`,
+    `the cluster has no primary with slots (${views.length} of its nodes were polled)`,
     "assign all slots: redis-cli --cluster create, or redis-cli --cluster fix",
   );
 

@@ -5,13 +5,13 @@ import { SLOTS } from "./cluster-slots.ts";
 import type { PlacedPrimary, Placement, PlacementSource } from "./placement.ts";
 
 const EVERY_MS = 1000;
-/** While a primary is away, for as many questions as a failover needs. */
+/** While a primary is away, for as many polls as a failover needs. */
 const EVERY_AWAY_MS = 250;
-const QUESTIONS_WHILE_AWAY = 120;
-/** However often somebody asks for one, questions are at least this far apart. */
+const POLLS_WHILE_AWAY = 120;
+/** However often somebody asks for one, polls are at least this far apart. */
 const APART_MS = 100;
 
-export const QUESTION_OUTCOMES = ["answered", "outdated", "unanswered"] as const;
+export const POLL_OUTCOMES = ["answered", "outdated", "unanswered"] as const;
 
 interface FollowOptions {
   source: PlacementSource;
@@ -19,19 +19,19 @@ interface FollowOptions {
   found(placement: Placement): void;
   /** True while another may have taken a primary's place. */
   isAway(): boolean;
-  asked(outcome: (typeof QUESTION_OUTCOMES)[number]): void;
+  counted(outcome: (typeof POLL_OUTCOMES)[number]): void;
   log: Logger;
 }
 
-/** Keeps a gateway with the primaries that the servers of its store name: asks now and again. */
+/** Keeps a gateway with the primaries that the servers of its store name: polls them now and again. */
 export class PlacementFollower {
   readonly #options: FollowOptions;
   readonly #report: ReturnType<typeof createReport>;
   #current: Placement | undefined;
   #timer: NodeJS.Timeout | undefined;
-  /** How many questions in a row were asked while a primary was away. */
+  /** How many polls in a row were made while a primary was away. */
   #whileAway = 0;
-  #isAsking = false;
+  #isPolling = false;
   #isWanted = false;
   #isClosed = false;
   #waiting: (() => void)[] = [];
@@ -39,22 +39,22 @@ export class PlacementFollower {
   constructor(options: FollowOptions) {
     this.#options = options;
     this.#report = createReport(options.log);
-    void this.#ask();
+    void this.#poll();
   }
 
-  /** Asks now, or as soon as the present question is answered: a primary may have failed over. */
-  readonly ask = (): void => {
+  /** Polls now, or as soon as the present poll is answered: a primary may have failed over. */
+  readonly poll = (): void => {
     if (this.#isClosed || this.#isWanted) return;
     this.#isWanted = true;
-    if (!this.#isAsking) this.#askIn(APART_MS);
+    if (!this.#isPolling) this.#pollIn(APART_MS);
   };
 
   /** Resolves once the answer to a look-up that began after now is in force, or has failed. */
-  asked(): Promise<void> {
+  polled(): Promise<void> {
     if (this.#isClosed) return Promise.resolve();
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#waiting.push(resolve);
-    this.ask();
+    this.poll();
     return promise;
   }
 
@@ -69,9 +69,9 @@ export class PlacementFollower {
     this.#options.source.close();
   }
 
-  async #ask(): Promise<void> {
-    const { source, isAway, asked } = this.#options;
-    this.#isAsking = true;
+  async #poll(): Promise<void> {
+    const { source, isAway, counted } = this.#options;
+    this.#isPolling = true;
     this.#isWanted = false;
     const answered = this.#waiting;
     this.#waiting = [];
@@ -80,25 +80,25 @@ export class PlacementFollower {
       if (!this.#isClosed) this.#take(next);
     } catch (error) {
       if (!this.#isClosed) this.#report.failed(inStoreWords(error), this.#current);
-      asked("unanswered");
+      counted("unanswered");
     }
-    this.#isAsking = false;
+    this.#isPolling = false;
     for (const resolve of answered) resolve();
     if (this.#isClosed) return;
     this.#whileAway = isAway() ? this.#whileAway + 1 : 0;
-    const isUrgent = this.#whileAway > 0 && this.#whileAway < QUESTIONS_WHILE_AWAY;
-    this.#askIn(this.#isWanted ? APART_MS : jittered(isUrgent ? EVERY_AWAY_MS : EVERY_MS));
+    const isUrgent = this.#whileAway > 0 && this.#whileAway < POLLS_WHILE_AWAY;
+    this.#pollIn(this.#isWanted ? APART_MS : jittered(isUrgent ? EVERY_AWAY_MS : EVERY_MS));
   }
 
-  #askIn(delayMs: number): void {
+  #pollIn(delayMs: number): void {
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => void this.#ask(), delayMs).unref();
+    this.#timer = setTimeout(() => void this.#poll(), delayMs).unref();
   }
 
   #take(next: Placement): void {
-    const { found, asked, log } = this.#options;
+    const { found, counted, log } = this.#options;
     const change = this.#current === undefined ? "newer" : compare(this.#current, next);
-    asked(change === "older" ? "outdated" : "answered");
+    counted(change === "older" ? "outdated" : "answered");
     if (change === "older") {
       this.#report.older(next);
       return;

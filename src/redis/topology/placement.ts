@@ -93,10 +93,10 @@ export function placementSource(address: RedisAddress, options: PlacementOptions
 async function requirePrimary(primary: PlacedPrimary, { redisUrl, tlsCa }: PlacementOptions): Promise<void> {
   const limit = new Deadlines(ROLE_MS);
   const limits = { connecting: limit, command: limit };
-  const askRole = async (redis: Redis): Promise<void> =>
+  const readRole = async (redis: Redis): Promise<void> =>
     requirePrimaryRole(await redis.info("replication"), primary.name);
   try {
-    await onOwnConnection({ redisUrl, tlsCa, at: primary }, limits, askRole);
+    await onOwnConnection({ redisUrl, tlsCa, at: primary }, limits, readRole);
   } catch (error) {
     throw error instanceof StoreError ? error : notUsable(primary.name, error);
   }

@@ -2,10 +2,10 @@ import type { Redis } from "ioredis";
 import { hostText, type RedisAddress, type RedisHost } from "../../domain/redis-address.ts";
 import { TIMED_OUT } from "../deadlines.ts";
 import { StoreError, storeReason } from "../reasons.ts";
-import { ANSWER_MS, createAskedServers, type Failure } from "./asked-servers.ts";
 import type { PlacedPrimary, PlacementOptions } from "./placement.ts";
+import { ANSWER_MS, createServerPolls, type Failure } from "./server-polls.ts";
 
-/** Sentinels that are asked at most: those of the address, and others that they name. */
+/** Sentinels that are polled at most: those of the address, and others that they name. */
 const SENTINELS_MAX = 16;
 
 export interface SentinelAnswer {
@@ -19,22 +19,22 @@ export interface SentinelAnswer {
 }
 
 /**
- * Asks Sentinels where their primary is. Connections are kept between questions. @param address names the Sentinels, and what they call
+ * Polls Sentinels where their primary is. Connections are kept between polls. @param address names the Sentinels, and what they call
  * the primary
  */
 export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptions) {
   const { name = "", hosts, tls, family, sentinelUsername: username, sentinelPassword: password } = address;
-  const sentinels = createAskedServers(hosts, { tls, username, password, db: 0, family, tlsCa });
+  const sentinels = createServerPolls(hosts, { tls, username, password, db: 0, family, tlsCa });
   let last: string | undefined;
 
   return {
     /** The primary that the answer of the highest epoch names. @throws StoreError if none of them names one */
     async find(): Promise<PlacedPrimary> {
-      const { answers, failures } = await sentinels.ask((redis) => askSentinel(name, redis));
+      const { answers, failures } = await sentinels.poll((redis) => readSentinel(name, redis));
       const best = newest(answers, last);
       if (best === undefined) throw nobodyKnows(name, failures);
       last = best.name;
-      sentinels.replace(nextAsked(hosts, answers));
+      sentinels.replace(nextPolled(hosts, answers));
       return best;
     },
     silent: sentinels.silent,
@@ -53,13 +53,13 @@ export function newest(
   return best && { ...best, replicas: Math.max(...named.map(({ replicas }) => replicas)) };
 }
 
-function nextAsked(given: readonly RedisHost[], answers: readonly SentinelAnswer[]): RedisHost[] {
+function nextPolled(given: readonly RedisHost[], answers: readonly SentinelAnswer[]): RedisHost[] {
   const hosts = [...given, ...answers.flatMap(({ others }) => others)];
   return [...new Map(hosts.map((host) => [hostText(host), host])).values()].slice(0, SENTINELS_MAX);
 }
 
 /** @throws StoreError for a name that this Sentinel does not know */
-export async function askSentinel(name: string, redis: Redis): Promise<SentinelAnswer> {
+export async function readSentinel(name: string, redis: Redis): Promise<SentinelAnswer> {
   const replies = await redis
     .pipeline()
     .call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", name)

@@ -45,9 +45,9 @@ export function createTaskStore(tasksMax: number, now: () => number, baseUrl: ()
     }
   }
 
-  function newId(wish: string): string {
-    if (wish === "duplicate") return lastId ?? randomUUID();
-    return wish === "new" ? `task_${randomUUID()}` : wish;
+  function newId(wanted: string): string {
+    if (wanted === "duplicate") return lastId ?? randomUUID();
+    return wanted === "new" ? `task_${randomUUID()}` : wanted;
   }
 
   return {

@@ -142,8 +142,8 @@ function codeOf(envelope: Envelope): number | undefined {
 
 /** The upstream's own text; undefined if it has none. Common frameworks put it in one of these places. */
 function textOf(envelope: Envelope): string | undefined {
-  for (const said of [envelope?.error, envelope?.msg, envelope?.message, envelope?.detail]) {
-    const [first] = Array.isArray(said) ? said : [said];
+  for (const given of [envelope?.error, envelope?.msg, envelope?.message, envelope?.detail]) {
+    const [first] = Array.isArray(given) ? given : [given];
     const text = isObject(first) ? (first.message ?? first.msg) : first;
     if (typeof text === "string" && text !== "") return text;
   }

@@ -3,7 +3,7 @@ import { createCallbackAddresses } from "../../../src/gateway/callbacks.ts";
 import { digestOf, indexName, partitionOf } from "../../../src/records/names.ts";
 import { oneNode, partitionsOf } from "../../../src/redis/store-facts.ts";
 import { type Attack, MARK, type Target, TEXT_TO_VIDEO } from "../attack.ts";
-import { askInTurn, startBareServer } from "../turns.ts";
+import { sendPaced, startBareServer } from "../pipelines.ts";
 import { atOnce, Connection, deadlineOf, pipeline, scaled, Tally } from "../wire.ts";
 
 const SECRET = "a-secret-of-an-attacked-gateway-for-callbacks";
@@ -48,7 +48,7 @@ export const callbacks: Attack = {
     const token = await knownToken(known, target, untilMs);
     const bare = await rateOfBareServer(target);
     const slow = atOnce(2 * SLOW_BODIES, (nth) => sendSlowly(guessing, target, nth, untilMs));
-    const seconds = await askInTurn(guessing, {
+    const seconds = await sendPaced(guessing, {
       ...GUESSES,
       url: target.url,
       perSecond: SENT_PER_SECOND,
@@ -81,7 +81,7 @@ const after = ({ durationMs }: Target, share: number): number => performance.now
 /** Answers a second of a bare server once it is compiled, beside the honest traffic and from the same connections. */
 async function rateOfBareServer(target: Target): Promise<number> {
   const server = await startBareServer();
-  const seconds = await askInTurn(new Tally(), {
+  const seconds = await sendPaced(new Tally(), {
     ...GUESSES,
     url: server.url,
     untilMs: after(target, BARE_SHARE),

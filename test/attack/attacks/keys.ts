@@ -75,7 +75,7 @@ export const unknownKeys: Attack = {
       connection?.destroy();
     });
     tally.check("no unknown key is taken", tally.count(200) === 0, `${tally.count(200)} answered 200`);
-    const statuses = await askTwice(tally, target, from);
+    const statuses = await sendTwice(tally, target, from);
     tally.check(
       "a good key that the gateway has not seen is taken, at once or a second later",
       statuses.at(-1) === 200,
@@ -86,7 +86,7 @@ export const unknownKeys: Attack = {
 };
 
 /** Asks with the unseen key, and once more a second after a 429. @returns the statuses, oldest first */
-async function askTwice(tally: Tally, target: Target, from: string): Promise<number[]> {
+async function sendTwice(tally: Tally, target: Target, from: string): Promise<number[]> {
   // In its own time, however long the guesses took.
   const untilMs = deadlineOf(target);
   const statuses: number[] = [];

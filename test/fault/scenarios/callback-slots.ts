@@ -5,7 +5,7 @@ import { oneNode, partitionsOf } from "../../../src/redis/store-facts.ts";
 import { callBack, callBackUntilTaken, callbackPathOf } from "../callbacks.ts";
 import { type Customer, generate } from "../client.ts";
 import type { History, PostedCallback, UpstreamEvent } from "../history.ts";
-import { WEBHOOKS } from "../told-stage.ts";
+import { WEBHOOKS } from "../webhook-stage.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 

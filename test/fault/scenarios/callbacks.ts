@@ -4,8 +4,8 @@ import { type Customer, generate } from "../client.ts";
 import { anyGateway } from "../fleet.ts";
 import type { ClientEvent, History, UpstreamEvent } from "../history.ts";
 import { inParallel } from "../random.ts";
-import { Telling, WEBHOOKS } from "../told-stage.ts";
 import type { Wish } from "../upstream.ts";
+import { WEBHOOKS, WebhookStage } from "../webhook-stage.ts";
 import { createWorld, type RunOptions, type World, within } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 
@@ -169,17 +169,17 @@ async function runCallbacks(
 ): Promise<History> {
   const settings = { persistent: true, maxAgeMs: MAX_AGE_MS, webhooks: WEBHOOKS };
   const world = await createWorld(options, GATEWAYS, settings);
-  const telling = await Telling.start(world);
+  const webhooks = await WebhookStage.start(world);
   try {
     const customers = await Promise.all(Array.from({ length: 4 }, () => world.givenCustomer()));
-    for (const customer of customers) telling.watch(customer);
-    await telling.giveEndpoint(customers[0]!, "answers");
+    for (const customer of customers) webhooks.watch(customer);
+    await webhooks.giveEndpoint(customers[0]!, "answers");
     const seen = watchUpstream(world);
     const plan = world.random.shuffle(only.flatMap((way) => Array.from({ length: each }, () => way)));
     const half = Math.ceil(plan.length / 2);
     const run = (ways: readonly string[], from: number): Promise<void> =>
       inParallel(ways.length, WIDTH, (nth) =>
-        playOne(world, telling, customers, { seen, way: ways[nth]!, at: from + nth }),
+        playOne(world, webhooks, customers, { seen, way: ways[nth]!, at: from + nth }),
       );
     await run(plan.slice(0, half), 0);
     options.progress(`${half} without faults`);
@@ -187,10 +187,10 @@ async function runCallbacks(
     await run(plan.slice(half), half);
     await disturbing.stop();
     const history = await world.finish();
-    return { ...history, telling: await telling.facts() };
+    return { ...history, webhooks: await webhooks.facts() };
   } finally {
     await world.stop();
-    telling.stop();
+    webhooks.stop();
   }
 }
 
@@ -207,7 +207,7 @@ function watchUpstream({ upstream }: World): Map<string, UpstreamEvent> {
 
 async function playOne(
   world: World,
-  { receiver }: Telling,
+  { receiver }: WebhookStage,
   customers: readonly Customer[],
   { seen, way, at }: { seen: Map<string, UpstreamEvent>; way: string; at: number },
 ): Promise<void> {

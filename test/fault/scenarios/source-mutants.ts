@@ -237,7 +237,7 @@ export async function runSourceMutants({ folder, progress }: RunOptions): Promis
   const planted = SOURCE_MUTANTS.filter(({ name }) => name.includes(wanted));
   const right = copyTree(join(folder, "right"), []);
   /** The tests' output without a bug: some stand for several. */
-  const without = new Map<string, Promise<Said>>();
+  const without = new Map<string, Promise<TestOutput>>();
   const criteria: Criterion[] = [];
   for (const [at, mutant] of planted.entries()) {
     const { name, project, testFile, test } = mutant;
@@ -261,12 +261,12 @@ function copyTree(folder: string, patches: readonly Patch[]): string {
   return tree;
 }
 
-interface Said {
+interface TestOutput {
   verdict: "passed" | "failed" | "not run";
   output: string;
 }
 
-async function run({ project, testFile, test }: SourceMutant, tree: string): Promise<Said> {
+async function run({ project, testFile, test }: SourceMutant, tree: string): Promise<TestOutput> {
   const results = join(tree, "results.json");
   rmSync(results, { force: true });
   const pattern = test.replaceAll(/[.*+?^${}()|[\]\\]/g, "\\$&");

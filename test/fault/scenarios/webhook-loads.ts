@@ -8,13 +8,13 @@ import { oneNode, type RedisNodes } from "../../../src/redis/store-facts.ts";
 import type { Criterion, Verdict } from "../checker.ts";
 import { type Customer, generate, poll } from "../client.ts";
 import { metricOf } from "../gateways.ts";
-import type { ToldMessage } from "../history.ts";
+import type { ReceivedMessage } from "../history.ts";
 import { inParallel } from "../random.ts";
-import { Telling, WEBHOOKS } from "../told-stage.ts";
+import { WEBHOOKS, WebhookStage } from "../webhook-stage.ts";
 import { createWorld, eventually, type RunOptions, type World, within } from "../world.ts";
 import {
   type Compared,
-  compareInTurn,
+  compareInPairs,
   type DeadServer,
   median,
   p99,
@@ -49,7 +49,7 @@ const section = (short: boolean, places: typeof PLACES): object => ({
 
 interface Stage {
   world: World;
-  telling: Telling;
+  webhooks: WebhookStage;
   nodes: RedisNodes;
   criteria: Criterion[];
   /** Partitions that have an account. */
@@ -63,16 +63,16 @@ export const loadsTitle = (short: boolean): string =>
 const waitingEach = (short: boolean): number => (short ? FULL_WAITING_EACH / 10 : FULL_WAITING_EACH);
 
 export async function runWebhookLoads(options: RunOptions, short: boolean): Promise<Verdict> {
-  const webhooks = section(short, PLACES_TO_FAIL);
-  const world = await createWorld(options, 1, { partitions: PARTITIONS, webhooks });
-  const telling = await Telling.start(world);
-  const stage: Stage = { world, telling, nodes: oneNode(world.redis), criteria: [], taken: new Set() };
+  const settings = section(short, PLACES_TO_FAIL);
+  const world = await createWorld(options, 1, { partitions: PARTITIONS, webhooks: settings });
+  const webhooks = await WebhookStage.start(world);
+  const stage: Stage = { world, webhooks, nodes: oneNode(world.redis), criteria: [], taken: new Set() };
   try {
     await besideDeadOnes(stage, short, options.progress);
     await again(stage);
   } finally {
     await world.stop();
-    telling.stop();
+    webhooks.stop();
   }
   const { criteria } = stage;
   return { met: criteria.every(({ met }) => met), criteria, uncharged: [] };
@@ -91,20 +91,20 @@ async function givenCustomer({ world, taken }: Stage): Promise<Customer> {
 }
 
 async function besideDeadOnes(stage: Stage, short: boolean, progress: (line: string) => void): Promise<void> {
-  const { world, telling, nodes } = stage;
-  const answering = await telling.giveEndpoint(await givenCustomer(stage), "answers");
+  const { world, webhooks, nodes } = stage;
+  const answering = await webhooks.giveEndpoint(await givenCustomer(stage), "answers");
   const server = await startDeadServer();
   try {
     const dead: Endpoint[] = [];
     for (let at = 0; at < ENDPOINTS; at++)
-      dead.push(await telling.giveEndpoint(await givenCustomer(stage), "hangs", server.url));
+      dead.push(await webhooks.giveEndpoint(await givenCustomer(stage), "hangs", server.url));
     await fail(stage, dead, short, progress);
     await server.hang();
     world.reconfigure(0, { webhooks: section(short, PLACES) });
     const dueMin = (ENDPOINTS * waitingEach(short)) / 10;
     await eventually(2000 * retryAfterS(short), async () => (await retriesOf(nodes, dead)).due >= dueMin);
     const pairs = short ? PAIRS / 2 : PAIRS;
-    judgeCompared(stage, await compareInTurn(stage, { dead, server, answering, pairs }, progress), dueMin);
+    judgeCompared(stage, await compareInPairs(stage, { dead, server, answering, pairs }, progress), dueMin);
     await atTheBound(stage, answering);
     await deleted(stage, dead, server);
   } finally {
@@ -119,7 +119,7 @@ async function fail(
   short: boolean,
   progress: (line: string) => void,
 ): Promise<void> {
-  const { world, telling, nodes } = stage;
+  const { world, webhooks, nodes } = stage;
   const wanted = ENDPOINTS * waitingEach(short);
   const before = await usedBytes(world);
   // The first retries come then.
@@ -127,7 +127,7 @@ async function fail(
   await inParallel(wanted, 200, async (at) => {
     await testEndpoint(nodes, dead[at % ENDPOINTS]!, cliActor()).catch(ignoreFull);
   });
-  const waiting = await telling.waiting();
+  const waiting = await webhooks.waiting();
   progress(`${waiting} deliveries wait`);
   await eventually(untilMs - Date.now(), async () => (await retriesOf(nodes, dead)).all >= waiting);
   const bytesEach = Math.round(((await usedBytes(world)) - before) / waiting);
@@ -201,9 +201,9 @@ const ignoreFull = (error: unknown): void => {
 
 /** An account whose endpoint has as many as may wait: its tasks end, what is not queued is counted, and a metric says so. */
 async function atTheBound(stage: Stage, answering: Endpoint): Promise<void> {
-  const { world, telling, nodes } = stage;
+  const { world, webhooks, nodes } = stage;
   const customer = await givenCustomer(stage);
-  const full = await telling.giveEndpoint(customer, "hangs");
+  const full = await webhooks.giveEndpoint(customer, "hangs");
   const bound = FULL_WAITING_EACH;
   let refused = 0;
   await inParallel(bound + 50, 200, async () => {
@@ -254,10 +254,11 @@ async function deleted(
 
 /** An operator sends a message again while it is sent: it comes once more afterwards, and the tries do not overlap. */
 async function again(stage: Stage): Promise<void> {
-  const { telling, nodes } = stage;
-  const endpoint = await telling.giveEndpoint(await givenCustomer(stage), "slow");
+  const { webhooks, nodes } = stage;
+  const endpoint = await webhooks.giveEndpoint(await givenCustomer(stage), "slow");
   const { eventId } = await testEndpoint(nodes, endpoint, cliActor());
-  const own = (): ToldMessage[] => telling.receiver.messages.filter(({ webhookId }) => webhookId === eventId);
+  const own = (): ReceivedMessage[] =>
+    webhooks.receiver.messages.filter(({ webhookId }) => webhookId === eventId);
   await within(10_000, () => own().length === 1);
   await redeliver(nodes, endpoint, eventId, cliActor());
   await within(10_000, () => own().length > 1 && own()[1]!.endedMs > 0);

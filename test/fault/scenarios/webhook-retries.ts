@@ -8,7 +8,7 @@ import { endpointNames } from "../../../src/records/names.ts";
 import type { RedisNodes } from "../../../src/redis/store-facts.ts";
 import { holdPort } from "../../support/held-port.ts";
 import { type Customer, generate } from "../client.ts";
-import type { Telling } from "../told-stage.ts";
+import type { WebhookStage } from "../webhook-stage.ts";
 import { eventually, type World, within } from "../world.ts";
 
 const FRESH = 100;
@@ -96,8 +96,8 @@ export interface Compared {
 }
 
 /** Slices without the dead endpoints, which are disabled meanwhile, and with them in turn: what drifts on the machine meets both. */
-export async function compareInTurn(
-  stage: { world: World; telling: Telling; nodes: RedisNodes },
+export async function compareInPairs(
+  stage: { world: World; webhooks: WebhookStage; nodes: RedisNodes },
   {
     dead,
     server,
@@ -106,10 +106,10 @@ export async function compareInTurn(
   }: { dead: readonly Endpoint[]; server: DeadServer; answering: Endpoint; pairs: number },
   progress: (line: string) => void,
 ): Promise<Compared[]> {
-  const { world, telling, nodes } = stage;
+  const { world, webhooks, nodes } = stage;
   const customer = await world.givenCustomer();
   const enable = (isEnabled: boolean): Promise<unknown> =>
-    Promise.all(dead.map((endpoint) => telling.enable(endpoint, isEnabled)));
+    Promise.all(dead.map((endpoint) => webhooks.enable(endpoint, isEnabled)));
   const compared: Compared[] = [];
   for (let pair = 0; pair < pairs; pair++) {
     await enable(false);
@@ -168,7 +168,7 @@ function watchTries({ redis }: World, endpoints: readonly Endpoint[]) {
 }
 
 async function slice(
-  stage: { world: World; telling: Telling; nodes: RedisNodes },
+  stage: { world: World; webhooks: WebhookStage; nodes: RedisNodes },
   endpoint: Endpoint,
   customer: Customer,
 ): Promise<Slice> {
@@ -184,11 +184,11 @@ async function slice(
 
 /** How long each message takes from its event to its receiver, ms. */
 export async function freshAfterMs(
-  { world, telling, nodes }: { world: World; telling: Telling; nodes: RedisNodes },
+  { world, webhooks, nodes }: { world: World; webhooks: WebhookStage; nodes: RedisNodes },
   endpoint: Endpoint,
 ): Promise<number[]> {
   const queuedMs = new Map<string, number>();
-  const first = telling.receiver.messages.length;
+  const first = webhooks.receiver.messages.length;
   for (let at = 0; at < FRESH; at++) {
     const { eventId, eventAtMs } = await testEndpoint(nodes, endpoint, cliActor());
     queuedMs.set(eventId, eventAtMs);
@@ -196,7 +196,7 @@ export async function freshAfterMs(
     await pause(FRESH_EVERY_MS * (0.5 + world.random.real()));
   }
   const arrivals = (): number[] =>
-    telling.receiver.messages
+    webhooks.receiver.messages
       .slice(first)
       .flatMap(({ webhookId, arrivedMs }) =>
         queuedMs.has(webhookId) ? [arrivedMs - queuedMs.get(webhookId)!] : [],

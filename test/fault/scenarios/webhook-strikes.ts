@@ -1,8 +1,8 @@
 import { setTimeout as pause } from "node:timers/promises";
-import { CALLBACK, type ToldMessage } from "../history.ts";
+import { CALLBACK, type ReceivedMessage } from "../history.ts";
 import type { Action, Passing } from "../redis-proxy.ts";
-import type { Receiver } from "../told-receiver.ts";
-import type { Telling } from "../told-stage.ts";
+import type { Receiver } from "../webhook-receiver.ts";
+import type { WebhookStage } from "../webhook-stage.ts";
 import { type World, within } from "../world.ts";
 
 /** SIGKILL of the gateway that is at this step, seen at the proxy or at the receiver. */
@@ -46,19 +46,19 @@ const settles = ({ items }: Passing): boolean => items.some(({ args }) => args[4
 /** Watches the link and the receiver, notes leases and how tries are settled, and strikes the gateway that reaches a step. */
 export class Striker {
   readonly #world: World;
-  readonly #telling: Telling;
+  readonly #webhooks: WebhookStage;
   /** By endpoint and message. */
   readonly #leasedBy = new Map<string, string>();
   #wanted: Wanted | undefined;
 
-  constructor(world: World, telling: Telling) {
+  constructor(world: World, webhooks: WebhookStage) {
     this.#world = world;
-    this.#telling = telling;
+    this.#webhooks = webhooks;
     world.proxy.steer({
       command: (passing) => this.#command(passing),
       reply: (passing, bytes) => this.#reply(passing, bytes),
     });
-    telling.receiver.steer({
+    webhooks.receiver.steer({
       arrived: (message) => this.#arrived(message),
       answered: (message) => {
         if (message.status < 300) this.#reach("answered 2xx, no SETTLE", this.#senderOf(message));
@@ -68,7 +68,7 @@ export class Striker {
 
   /** Strikes once, and waits until what was struck is back. */
   async strike(strike: Strike): Promise<void> {
-    if (!isStep(strike)) return disturb(this.#world, this.#telling.receiver, strike);
+    if (!isStep(strike)) return disturb(this.#world, this.#webhooks.receiver, strike);
     const wanted: Wanted = { step: strike, slot: -1 };
     this.#wanted = wanted;
     const isReached = await within(REACH_MS, () => wanted.slot >= 0);
@@ -91,7 +91,7 @@ export class Striker {
     return this.#world.gateways.findIndex((one) => one?.name === gateway);
   }
 
-  #senderOf(message: ToldMessage): string | undefined {
+  #senderOf(message: ReceivedMessage): string | undefined {
     return this.#leasedBy.get(nameOf(message));
   }
 
@@ -124,7 +124,7 @@ export class Striker {
     for (const { args, outcome, atMs } of items) {
       const [endpointId = "", webhookId = "", , lease, result = ""] = args;
       const own = { endpointId: idOf(endpointId), webhookId, lease: Number(lease), atMs };
-      this.#telling.settlings.push({ ...own, result, outcome });
+      this.#webhooks.settlings.push({ ...own, result, outcome });
     }
   }
 
@@ -133,13 +133,13 @@ export class Striker {
     const leased = [...bytes.toString("latin1").matchAll(LEASED)];
     for (const [, endpointId = "", webhookId = "", lease] of leased) {
       const one = { endpointId: idOf(endpointId), webhookId, lease: Number(lease), atMs: Date.now() };
-      this.#telling.leases.push(one);
+      this.#webhooks.leases.push(one);
       this.#leasedBy.set(nameOf(one), gateway);
     }
     return leased.length > 0;
   }
 
-  #arrived(message: ToldMessage): "hold" | Promise<void> | undefined {
+  #arrived(message: ReceivedMessage): "hold" | Promise<void> | undefined {
     const wanted = this.#wanted;
     if (wanted?.step !== STANDING) {
       const isReached = this.#reach("a message is being sent", this.#senderOf(message));
@@ -151,10 +151,10 @@ export class Striker {
     return pause(HELD_BESIDE_MS);
   }
 
-  #stand(wanted: Wanted, message: ToldMessage): "hold" | undefined {
+  #stand(wanted: Wanted, message: ReceivedMessage): "hold" | undefined {
     const slot = this.#slotOf(this.#senderOf(message));
     // Where much waits, it is not sent again soon.
-    if (slot < 0 || this.#telling.mannerOf(message.endpointId) !== "answers") return undefined;
+    if (slot < 0 || this.#webhooks.mannerOf(message.endpointId) !== "answers") return undefined;
     process.kill(this.#world.gateways[slot]!.pid, "SIGSTOP");
     Object.assign(wanted, { slot, name: nameOf(message) });
     this.#world.note(STANDING);

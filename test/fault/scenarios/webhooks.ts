@@ -3,8 +3,8 @@ import { callBackAtTheEnd } from "../callbacks.ts";
 import { type Customer, generate, poll } from "../client.ts";
 import { anyGateway } from "../fleet.ts";
 import type { History } from "../history.ts";
-import type { Manner } from "../told-receiver.ts";
-import { Telling, WEBHOOKS } from "../told-stage.ts";
+import type { Manner } from "../webhook-receiver.ts";
+import { WEBHOOKS, WebhookStage } from "../webhook-stage.ts";
 import { createWorld, type RunOptions, type World } from "../world.ts";
 import type { Scenario } from "./scenario.ts";
 import { STRIKES, type Strike, Striker } from "./webhook-strikes.ts";
@@ -58,19 +58,19 @@ async function runWebhooks(options: RunOptions, size: WebhooksSize): Promise<His
     maxAgeMs: MAX_AGE_MS,
     webhooks: WEBHOOKS,
   });
-  const telling = await Telling.start(world);
+  const webhooks = await WebhookStage.start(world);
   try {
-    const customers = await givenTold(world, telling);
-    const striker = new Striker(world, telling);
+    const customers = await givenEndpoints(world, webhooks);
+    const striker = new Striker(world, webhooks);
     const callbacks = callBackAtTheEnd(world);
-    const enabling = telling.startEnabling();
+    const enabling = webhooks.startEnabling();
     const plan = world.random.shuffle(
       only.flatMap((strike) => Array.from({ length: strikesEach }, () => strike)),
     );
     let struck = false;
     let made = 0;
     const lane = async (): Promise<void> => {
-      while (made < requests || !struck) await ask(world, telling, customers, made++, kinds);
+      while (made < requests || !struck) await ask(world, webhooks, customers, made++, kinds);
     };
     const lanes = Array.from({ length: WIDTH }, lane);
     for (const [at, strike] of plan.entries()) {
@@ -83,19 +83,19 @@ async function runWebhooks(options: RunOptions, size: WebhooksSize): Promise<His
     await callbacks.idle();
     const history = await world.finish();
     await enabling.stop();
-    return { ...history, telling: await telling.facts() };
+    return { ...history, webhooks: await webhooks.facts() };
   } finally {
     await world.stop();
-    telling.stop();
+    webhooks.stop();
   }
 }
 
-async function givenTold(world: World, telling: Telling): Promise<Customer[]> {
+async function givenEndpoints(world: World, webhooks: WebhookStage): Promise<Customer[]> {
   const customers: Customer[] = [];
   for (const manners of CROWD) {
     const customer = await world.givenCustomer();
-    telling.watch(customer);
-    for (const manner of manners) await telling.giveEndpoint(customer, manner);
+    webhooks.watch(customer);
+    for (const manner of manners) await webhooks.giveEndpoint(customer, manner);
     customers.push(customer);
   }
   return customers;
@@ -103,7 +103,7 @@ async function givenTold(world: World, telling: Telling): Promise<Customer[]> {
 
 async function ask(
   world: World,
-  { receiver }: Telling,
+  { receiver }: WebhookStage,
   customers: readonly Customer[],
   at: number,
   kinds: readonly string[],

@@ -7,7 +7,7 @@ import {
   linkCheck,
   promotableCheck,
 } from "../../../src/checks/nodes-checks.ts";
-import { type AskedSentinel, judgeSentinels } from "../../../src/checks/sentinels-checks.ts";
+import { judgeSentinels, type PolledSentinel } from "../../../src/checks/sentinels-checks.ts";
 import { clocksCheck } from "../../../src/checks/server-checks.ts";
 import { readInfo } from "../../../src/redis/server-info.ts";
 
@@ -18,7 +18,7 @@ const allSayWhatToDo = (checks: readonly Check[]) =>
 describe("Sentinels", () => {
   const hosts = [1, 2, 3].map((port) => ({ host: "s", port }));
   /** Three that agree, each with the other two. */
-  const three = ({ primary = "p:1", quorum = 2, replicas = 2 } = {}): AskedSentinel[] =>
+  const three = ({ primary = "p:1", quorum = 2, replicas = 2 } = {}): PolledSentinel[] =>
     hosts.map(({ port }) => ({
       server: `s:${port}`,
       answer: {
@@ -28,7 +28,7 @@ describe("Sentinels", () => {
         replicas,
       },
     }));
-  const away = (asked: readonly AskedSentinel[], ...ports: number[]): AskedSentinel[] =>
+  const away = (asked: readonly PolledSentinel[], ...ports: number[]): PolledSentinel[] =>
     asked.map((one, at) =>
       ports.includes(at + 1) ? { server: one.server, answer: { why: "no answer" } } : one,
     );

@@ -12,7 +12,7 @@ import { clientAddress } from "../../../src/gateway/address.ts";
 import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
 import { type Exchange, takeRequestId } from "../../../src/gateway/http-exchange.ts";
 import {
-  asksForWebSocket,
+  isWebSocketUpgrade,
   jsonHeadFault,
   type RequestHead,
   readHead,
@@ -116,7 +116,7 @@ const READERS: Record<string, (text: string) => unknown> = {
   "readHead, Host": (text) => readHead(withHeader("Host", text), LIMITS),
   "readHead, Transfer-Encoding": (text) => readHead(withHeader("Transfer-Encoding", text), LIMITS),
   "readHead, a name": (text) => readHead(withHeader(text, "a"), LIMITS),
-  asksForWebSocket: (text) => asksForWebSocket(withHeader("Upgrade", text)),
+  isWebSocketUpgrade: (text) => isWebSocketUpgrade(withHeader("Upgrade", text)),
   jsonHeadFault: (text) =>
     jsonHeadFault({ contentEncoding: false, contentType: `application/json;${text}` } as RequestHead),
   takeRequestId: (text) => takeRequestId({} as Exchange, text),

@@ -29,7 +29,7 @@ test("guesses write one line a second, however many there are", () => {
   const limits = new CallbackLimits(() => nowMs);
   const said = Array.from({ length: 10_000 }, (_, guess) => {
     nowMs = guess / 5;
-    return limits.isSaid();
+    return limits.isLogged();
   });
   expect(said.filter((isSaid) => !isSaid)).toHaveLength(2);
 });

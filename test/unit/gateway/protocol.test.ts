@@ -1,7 +1,7 @@
 import { IncomingMessage } from "node:http";
 import { Socket } from "node:net";
 import { describe, expect, test } from "vitest";
-import { asksForWebSocket, readHead } from "../../../src/gateway/protocol.ts";
+import { isWebSocketUpgrade, readHead } from "../../../src/gateway/protocol.ts";
 
 interface Head {
   method?: string;
@@ -200,5 +200,5 @@ test.each([
   [undefined, false],
 ])("Upgrade: %s asks for a WebSocket: %s", (upgrade, asks) => {
   const lines = upgrade === undefined ? HOST : [...HOST, "Upgrade", upgrade];
-  expect(asksForWebSocket(request({ lines }))).toBe(asks);
+  expect(isWebSocketUpgrade(request({ lines }))).toBe(asks);
 });

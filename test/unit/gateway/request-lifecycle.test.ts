@@ -1,8 +1,8 @@
-import { setImmediate as turn } from "node:timers/promises";
+import { setImmediate as tick } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { atTickEnd } from "../../../src/gateway/request-lifecycle.ts";
 
-test("what comes in one turn is handed over together, in order; what comes meanwhile waits for the next", async () => {
+test("what comes in one tick is handed over together, in order; what comes meanwhile waits for the next", async () => {
   const taken: number[][] = [];
   const add = atTickEnd<number>((items) => {
     taken.push([...items]);
@@ -14,8 +14,8 @@ test("what comes in one turn is handed over together, in order; what comes meanw
   process.nextTick(() => add(3));
   await Promise.resolve();
   expect(taken).toEqual([]);
-  await turn();
+  await tick();
   expect(taken).toEqual([[1, 2, 3]]);
-  await turn();
+  await tick();
   expect(taken).toEqual([[1, 2, 3], [4]]);
 });

@@ -18,7 +18,7 @@ function givenCheck(
   const published: LedgerReport[] = [];
   const metrics = createMetrics();
   const check = createLedgerCheck({
-    turn: async (ms) => {
+    lease: async (ms) => {
       asked.push(ms);
       return result !== undefined || fault !== undefined;
     },
@@ -87,7 +87,7 @@ test("a check of a part of the ledger logs what is wrong there, and publishes no
   expect(lines.join("")).toMatch(/"partitions":\[1,3\].*"accounts":1.*could not be verified as a whole/);
 });
 
-test("another gateway's turn leaves the metrics as they are", async () => {
+test("another gateway's lease leaves the metrics as they are", async () => {
   const { check, checkedAt } = givenCheck(undefined);
   await check();
   expect(await checkedAt()).toBe(0);

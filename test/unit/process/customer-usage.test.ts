@@ -1,6 +1,6 @@
 import { expect, test, vi } from "vitest";
 import type { UsageQuestion } from "../../../src/gateway/usage.ts";
-import { inTurns } from "../../../src/process/customer-usage.ts";
+import { inTurn } from "../../../src/process/customer-usage.ts";
 
 /** Questions that differ, so that no answer is shared. */
 const question = (nth: number): UsageQuestion => ({
@@ -13,7 +13,7 @@ const ANSWER = { rows: [], since: null };
 // Guarantee: however many questions one account asks at once, few are read at a time, and others wait for none of them.
 test("of many questions of one account two are read at a time, and another account is not kept waiting", async () => {
   const reading: { of: string; end(): void }[] = [];
-  const usageOf = inTurns((of) => new Promise((resolve) => reading.push({ of, end: () => resolve(ANSWER) })));
+  const usageOf = inTurn((of) => new Promise((resolve) => reading.push({ of, end: () => resolve(ANSWER) })));
   const many = Array.from({ length: 50 }, (_, nth) => usageOf("greedy", question(nth)));
   const refused = many.map((one) =>
     one.then(
@@ -38,7 +38,7 @@ test("of many questions of one account two are read at a time, and another accou
 // Guarantee: accounts that ask much leave room for those that ask once.
 test("where five accounts wait with all they may, another waits with them and is answered", async () => {
   const reading: (() => void)[] = [];
-  const usageOf = inTurns(() => new Promise((resolve) => reading.push(() => resolve(ANSWER))));
+  const usageOf = inTurn(() => new Promise((resolve) => reading.push(() => resolve(ANSWER))));
   const greedy = Array.from({ length: 100 }, (_, nth) => usageOf(`greedy-${nth % 5}`, question(nth)));
   for (const one of greedy) one.catch(() => undefined);
   let isAnswered = false;
@@ -57,7 +57,7 @@ test("an answer is kept for five seconds, and a failure not at all", async () =>
   vi.useFakeTimers({ toFake: ["performance"] });
   try {
     const read = vi.fn(async () => ANSWER);
-    const usageOf = inTurns(read);
+    const usageOf = inTurn(read);
     await usageOf("one", question(0));
     vi.advanceTimersByTime(4999);
     await usageOf("one", question(0));

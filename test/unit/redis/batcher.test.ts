@@ -1,4 +1,4 @@
-import { setImmediate as nextTurn } from "node:timers/promises";
+import { setImmediate as nextTick } from "node:timers/promises";
 import { expect, test } from "vitest";
 import { createBatcher } from "../../../src/redis/calls.ts";
 import type { Item, Reply, Script } from "../../../src/scripts/script-definition.ts";
@@ -50,24 +50,24 @@ const item = (partition: string, id: string, now = "", tiers = ";standard 1 1 1;
   args: [id],
 });
 
-test("what one turn of the event loop asks for goes out in one call, each with its own reply", async () => {
+test("what one tick asks for goes out in one call, each with its own reply", async () => {
   const { calls, ask, ids } = givenBatcher();
   const asked = ["a", "b", "c"].map((id) => ask("admit", item("p01", id)));
   await Promise.resolve();
-  expect(calls, "nothing is sent before the turn ends").toEqual([]);
+  expect(calls, "nothing is sent before the tick ends").toEqual([]);
   asked.push(ask("admit", item("p02", "d")));
   expect(await Promise.all(asked)).toEqual([["a"], ["b"], ["c"], ["d"]]);
   expect(ids()).toEqual([["admit", "a", "b", "c", "d"]]);
   expect(calls[0]?.items[3]).toEqual(item("p02", "d"));
 });
 
-test("the next turn has a call of its own, even while the last is unanswered", async () => {
+test("the next tick has a call of its own, even while the last is unanswered", async () => {
   const { promise, resolve } = Promise.withResolvers<Reply[]>();
   const { calls, ask, ids } = givenBatcher({
     answer: ({ items }) => (items[0]?.args[0] === "slow" ? promise : Promise.resolve([["quick"]])),
   });
   const slow = ask("admit", item("p01", "slow"));
-  await nextTurn();
+  await nextTick();
   expect(calls).toHaveLength(1);
   expect(await ask("admit", item("p01", "next"))).toEqual(["quick"]);
   resolve([["done"]]);

@@ -1,8 +1,8 @@
 import { may, search } from "./api.js";
-import { isSecret, SECRET_SEARCHED } from "./asks.js";
 import { byId, html, link, render, say } from "./dom.js";
 import { capitalized, wordsOf } from "./format.js";
 import { hrefTo, placeOf } from "./location.js";
+import { isSecret, SECRET_SEARCHED } from "./requests.js";
 import { openLeakedKey } from "./views/leaked-key.js";
 
 const PAUSE_MS = 250;

@@ -1,10 +1,10 @@
 import { ApiError, forgetSession, may, ownAccounts, ownScopes, STORED, signedIn, token } from "./api.js";
-import { askState, begun } from "./asks.js";
 import { byId, choices, Fragment, failureNote, h, heading, note, render, say } from "./dom.js";
 import { closeSearch, offerSearch } from "./find.js";
 import { capitalized, wordsOf } from "./format.js";
 import { showState } from "./health.js";
 import { here, hrefTo } from "./location.js";
+import { begun, readinessRequest } from "./requests.js";
 import { showAccount, showAccounts } from "./views/accounts.js";
 import { showKey, showKeys } from "./views/key.js";
 import { showOverview } from "./views/overview.js";
@@ -98,7 +98,7 @@ async function show({ focus = true } = {}) {
     const { place, name, view } = shown();
     document.title = `${place.args[0] ?? view.title} · Tollgate console`;
     offerViews(view.under ?? name);
-    const { live } = askState(place);
+    const { live } = readinessRequest(place);
     const shows = view.show({ place, signal, live, again: () => void show(), more: loadMore });
     // Nobody waits for the view where the state says that the token has ended.
     shows.catch(() => undefined);

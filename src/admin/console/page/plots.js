@@ -1,5 +1,5 @@
-import { DAY_SECONDS, dateOf, loadPlots } from "./asks.js";
 import { Component, createRef, hint, html } from "./dom.js";
+import { DAY_SECONDS, dateOf, loadPlots } from "./requests.js";
 
 /** @import UPlot from "./uplot.js" */
 

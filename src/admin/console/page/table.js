@@ -1,6 +1,6 @@
-import { isSecret, SECRET_SEARCHED } from "./asks.js";
 import { accountLink, Component, failureNote, h, html, link, say } from "./dom.js";
 import { here, hrefHere, noteHere } from "./location.js";
+import { isSecret, SECRET_SEARCHED } from "./requests.js";
 
 /** @typedef {string | number | boolean | null | undefined} Value */
 

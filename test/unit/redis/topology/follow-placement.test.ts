@@ -9,16 +9,16 @@ const on = (name: string, epoch: number): Placement =>
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
 
-/** A follower whose questions are answered one by one; the last answer is given again and again. */
+/** A follower whose polls are answered one by one; the last answer is given again and again. */
 function givenFollower(...answers: (Placement | Error)[]) {
   const found: string[] = [];
   const logs: string[] = [];
   const outcomes: string[] = [];
-  const state = { questions: 0, isAway: false, answerMs: 0 };
+  const state = { polls: 0, isAway: false, answerMs: 0 };
   const follower = new PlacementFollower({
     source: {
       async find() {
-        const answer = answers[Math.min(state.questions++, answers.length - 1)]!;
+        const answer = answers[Math.min(state.polls++, answers.length - 1)]!;
         if (state.answerMs > 0) await new Promise((resolve) => setTimeout(resolve, state.answerMs));
         if (answer instanceof Error) throw answer;
         return answer;
@@ -28,13 +28,13 @@ function givenFollower(...answers: (Placement | Error)[]) {
     },
     found: ({ primaries }) => void found.push(primaries.map(({ name }) => name).join()),
     isAway: () => state.isAway,
-    asked: (outcome) => void outcomes.push(outcome),
+    counted: (outcome) => void outcomes.push(outcome),
     log: createLogger("info", { write: (line) => void logs.push(line) }),
   });
   return { follower, found, logs, outcomes, state };
 }
 
-test("another primary of a higher epoch is found without anybody asking for it", async () => {
+test("another primary of a higher epoch is found without anybody polling for it", async () => {
   const { found, follower } = givenFollower(on("a", 1), on("a", 1), on("b", 2));
   await vi.advanceTimersByTimeAsync(10_000);
   expect(found).toEqual(["a", "b"]);
@@ -44,8 +44,8 @@ test("another primary of a higher epoch is found without anybody asking for it",
 test("a primary that was left is not used again for an answer of an earlier epoch", async () => {
   const answers = [on("a", 1), on("b", 2), on("a", 1), on("b", 2), on("a", 3)];
   const { found, logs, outcomes, state } = givenFollower(...answers);
-  // The time between two questions is random.
-  while (state.questions < 4) await vi.advanceTimersByTimeAsync(10);
+  // The time between two polls is random.
+  while (state.polls < 4) await vi.advanceTimersByTimeAsync(10);
   expect(found).toEqual(["a", "b"]);
   expect(logs.join("")).toContain('"named":"a (epoch 1)"');
   expect(outcomes.slice(0, 3)).toEqual(["answered", "answered", "outdated"]);
@@ -69,22 +69,22 @@ test("while nobody answers, the primary stays in use, and the log says why once 
   expect(warned()).toBe(2);
 });
 
-test("questions are bounded: one a second, four a second for 30 s while a primary is away, ten when all ask", async () => {
+test("polls are bounded: one a second, four a second for 30 s while a primary is away, ten when all want one", async () => {
   const { follower, state } = givenFollower(on("a", 1));
-  const asked = async (ms: number): Promise<number> => {
-    const before = state.questions;
+  const pollsIn = async (ms: number): Promise<number> => {
+    const before = state.polls;
     await vi.advanceTimersByTimeAsync(ms);
-    return state.questions - before;
+    return state.polls - before;
   };
-  expect(await asked(60_000)).toBeLessThanOrEqual(81);
+  expect(await pollsIn(60_000)).toBeLessThanOrEqual(81);
   state.isAway = true;
-  expect(await asked(10_000)).toBeGreaterThan(30);
-  await asked(40_000);
-  expect(await asked(60_000)).toBeLessThanOrEqual(81);
+  expect(await pollsIn(10_000)).toBeGreaterThan(30);
+  await pollsIn(40_000);
+  expect(await pollsIn(60_000)).toBeLessThanOrEqual(81);
   state.answerMs = 2;
-  const asking = setInterval(follower.ask, 1);
-  expect(await asked(10_000)).toBeLessThanOrEqual(101);
-  clearInterval(asking);
+  const polling = setInterval(follower.poll, 1);
+  expect(await pollsIn(10_000)).toBeLessThanOrEqual(101);
+  clearInterval(polling);
   follower.close();
-  expect(await asked(10_000)).toBe(0);
+  expect(await pollsIn(10_000)).toBe(0);
 });

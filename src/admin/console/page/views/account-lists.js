@@ -1,5 +1,4 @@
 import { listTransactions, may, readAccount, reverseGrant } from "../api.js";
-import { partAsks, transactionsAsked } from "../asks.js";
 import { ask, unlessLeft } from "../dialogs.js";
 import {
   asking,
@@ -18,6 +17,7 @@ import {
 import { credits, reasonField, referenceField } from "../fields.js";
 import { count, endpointName, momentText, signed, wordsOf } from "../format.js";
 import { here, hrefTo } from "../location.js";
+import { partRequests, transactionsQuery } from "../requests.js";
 import { personOf, saleText, subjectOf } from "../sentences.js";
 import { choiceOf, DAYS, downloadCsv, filtered, pagedTable } from "../table.js";
 
@@ -44,7 +44,7 @@ const TRANSACTION_FILTERS = [
 
 /** The ledger of an account, latest first. @param {string} id @param {Context} context @returns {Promise<Content>} */
 export async function showTransactions(id, { place, again }) {
-  const { page } = partAsks.transactions(place);
+  const { page } = partRequests.transactions(place);
   const csv = button("Download CSV", (event) => {
     if (event.currentTarget instanceof HTMLButtonElement) void download(id, event.currentTarget);
   });
@@ -99,7 +99,7 @@ async function download(id, pressed) {
     /** @type {Transaction[]} */
     const rows = [];
     // Another view may be in sight when the next page is read.
-    const asked = transactionsAsked(here().query, CSV_PER_PAGE);
+    const asked = transactionsQuery(here().query, CSV_PER_PAGE);
     let cursor = "";
     do {
       const page = await listTransactions(id, { ...asked, cursor });
@@ -139,7 +139,7 @@ const TASK_STATUSES = ["held", "processing", "completed", "failed", "void"];
 
 /** @param {string} _ @param {Context} context @returns {Promise<Content>} */
 export async function showAccountTasks(_, { place }) {
-  const asked = partAsks.tasks(place);
+  const asked = partRequests.tasks(place);
   const prices = await asked.prices.catch(() => ({ data: [] }));
   const names = prices.data.map(({ endpoint }) => /** @type {const} */ ([`/api/v1/${endpoint}`, endpoint]));
   const filters = [
@@ -171,7 +171,7 @@ const tasksPage = (page) =>
 /** @param {string} id @param {Context} context @returns {Promise<Content>} */
 export const showAccountRefusals = (id, { place }) =>
   filtered([{ name: "key_id", label: "Key" }, ...DAYS], async () =>
-    refusalsPage(id, await partAsks.refusals(place).page),
+    refusalsPage(id, await partRequests.refusals(place).page),
   );
 
 /** @param {string} id @param {AccountRefusals} page */

@@ -1,5 +1,4 @@
 import { may } from "../api.js";
-import { asks, DAY_SECONDS, dateOf, firstPart, PART_SCOPES, partAsks, partOf, SPANS } from "../asks.js";
 import {
   actions,
   asking,
@@ -25,6 +24,16 @@ import { count, shortCount, signed } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { hrefHere, hrefTo } from "../location.js";
 import { Plot } from "../plots.js";
+import {
+  DAY_SECONDS,
+  dateOf,
+  firstPart,
+  PART_SCOPES,
+  partOf,
+  partRequests,
+  SPANS,
+  viewRequests,
+} from "../requests.js";
 import { deedOf, entrySentence, subjectOf } from "../sentences.js";
 import {
   choiceOf,
@@ -64,7 +73,7 @@ export async function showAccounts({ place, again }) {
   const order = place.query.get("order") ?? "";
   const list = await filtered(
     filters,
-    async () => accountsPage(order, await asks.accounts(place).page),
+    async () => accountsPage(order, await viewRequests.accounts(place).page),
     more,
   );
   return [heading("Accounts", again), list];
@@ -137,7 +146,7 @@ export const runningOut = ({ data }) => [
 
 /**
  * Parts of an account's page by name in the address; the first is shown where none is named.
- * @type {Record<import("../asks.js").PartName, { title: string, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
+ * @type {Record<import("../requests.js").PartName, { title: string, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
  */
 const PARTS = {
   usage: { title: "Usage and keys", show: showAccountUsage },
@@ -155,7 +164,7 @@ const PARTS = {
 export async function showAccount(context) {
   const [id = ""] = context.place.args;
   const part = partOf(context.place);
-  const asked = asks.account(context.place);
+  const asked = viewRequests.account(context.place);
   const reading = Promise.all([asked.account, asked.use]);
   const [[{ value: account, etag }, use], shown] = await Promise.all([
     reading,
@@ -233,7 +242,7 @@ const usageTitle = () => (may("keys:read") ? (may("usage:read") ? "Usage and key
 
 /** @param {string} _ @param {Context} context @param {Reading} reading @returns {Promise<Content>} */
 async function showAccountUsage(_, { place, again }, reading) {
-  const { days, ...asked } = partAsks.usage(place);
+  const { days, ...asked } = partRequests.usage(place);
   const today = Math.floor(Date.now() / 1000 / DAY_SECONDS) * DAY_SECONDS;
   const seconds = Array.from({ length: days }, (_, at) => today - (days - 1 - at) * DAY_SECONDS);
   const [usage, keys, [{ value: account }, use]] = await Promise.all([asked.usage, asked.keys, reading]);
@@ -291,7 +300,7 @@ const TIMELINE_FILTERS = [
 /** All that happened to an account, in one order. @param {string} id @param {Context} context @returns {Promise<Content>} */
 function showTimeline(id, { place }) {
   return filtered(TIMELINE_FILTERS, async () => {
-    const page = await partAsks.timeline(place).page;
+    const page = await partRequests.timeline(place).page;
     return pagedTable(
       "What happened (UTC)",
       [

@@ -1,8 +1,8 @@
 import { ownAccounts } from "../api.js";
-import { asks } from "../asks.js";
 import { code, heading, hint, html, link, moment, targetOf } from "../dom.js";
 import { capitalized } from "../format.js";
 import { hrefHere, placeAt } from "../location.js";
+import { viewRequests } from "../requests.js";
 import { AUDIT_ACTIONS, changedFields, deedOf, personOf } from "../sentences.js";
 import { ACCOUNT_COLUMN, choiceOf, DAYS, filtered, NONE_SO_FAR, pagedTable } from "../table.js";
 
@@ -17,7 +17,7 @@ const AUDIT_FILTERS = [
 /** A token for some accounts reads those of one at a time. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showAudit({ place, again }) {
   const own = ownAccounts();
-  const { page } = asks.audit(place);
+  const { page } = viewRequests.audit(place);
   if (!page && own?.length === 1) return placeAt(hrefHere({ account_id: own[0] }));
   const options = own?.map((id) => /** @type {[string, string]} */ ([id, id]));
   const filters = [

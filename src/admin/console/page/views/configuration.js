@@ -1,12 +1,12 @@
-import { asks } from "../asks.js";
 import { badge, code, heading, hint, html, moment, note } from "../dom.js";
 import { capitalized, count, endpointName } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
+import { viewRequests } from "../requests.js";
 import { table } from "../table.js";
 
 /** @param {Context} context @returns {Promise<Content>} */
 export async function showConfiguration({ place, again }) {
-  const asked = asks.configuration(place);
+  const asked = viewRequests.configuration(place);
   const [tiers, prices, packages, configuration] = await Promise.all([
     asked.tiers,
     asked.prices,

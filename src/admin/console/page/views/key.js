@@ -1,5 +1,4 @@
 import { may } from "../api.js";
-import { asks } from "../asks.js";
 import {
   accountLink,
   actions,
@@ -23,13 +22,14 @@ import {
 import { limitTile, useColumns } from "../fields.js";
 import { age, count, momentText, plural } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
+import { viewRequests } from "../requests.js";
 import { ACCOUNT_COLUMN, choiceOf, filtered, pagedTable, table } from "../table.js";
 import { askCreateKey, askEditKey, askRevoke, askRotate } from "./key-actions.js";
 import { askLeakedKey } from "./leaked-key.js";
 
 /** One key: its limits, what is used of them, and what can be done to it. @param {Context} context @returns {Promise<Content>} */
 export async function showKey({ place, again }) {
-  const asked = asks.key(place);
+  const asked = viewRequests.key(place);
   const { value: key, etag } = await asked.key;
   // A key that has leaked is ended whatever else cannot be read.
   const [refusals, label, used, usage] = await Promise.all([
@@ -149,7 +149,7 @@ function keyState(key) {
 
 /** Keys by what they used and by what they were refused today, over all gateways. @param {Context} context @returns {Promise<Content>} */
 export async function showKeys({ place, again }) {
-  const asked = asks.keys(place);
+  const asked = viewRequests.keys(place);
   const [use, refused] = await Promise.all([asked.use, asked.refused]);
   return [
     heading("Keys today", again),

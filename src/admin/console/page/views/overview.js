@@ -1,5 +1,4 @@
 import { ApiError, readLive, readOverview } from "../api.js";
-import { asks, LATER_THAN_ALL_MS } from "../asks.js";
 import {
   badge,
   bar,
@@ -18,6 +17,7 @@ import { age, count, rate, shortCount, signed, took, wholeCount } from "../forma
 import { Checks, healthStrip, showGateway, showTrouble, unanswered } from "../health.js";
 import { here, noteHere } from "../location.js";
 import { Plot } from "../plots.js";
+import { LATER_THAN_ALL_MS, viewRequests } from "../requests.js";
 import { optionList, table } from "../table.js";
 import { runningOut } from "./accounts.js";
 
@@ -162,7 +162,7 @@ const KEPT_MS = 15 * 60_000;
 
 /** The money, all gateways, and this gateway's live figures. @param {Context} context */
 export async function showOverview({ place, signal, live, again }) {
-  const asked = asks.overview(place);
+  const asked = viewRequests.overview(place);
   const [money, out] = await Promise.all([
     moneyOf(asked.money),
     asked.runningOut?.then(runningOut, () => undefined),
@@ -191,7 +191,7 @@ const isRefusal = (error) => error instanceof ApiError && error.status >= 400 &&
  * @property {History} history
  * @property {Live} [live]
  * @property {unknown} [trouble]
- * @extends {Component<{ money: Money, out: Content, live: Promise<Live> | undefined, asked: ReturnType<typeof asks.overview>, signal: AbortSignal }, State>}
+ * @extends {Component<{ money: Money, out: Content, live: Promise<Live> | undefined, asked: ReturnType<typeof viewRequests.overview>, signal: AbortSignal }, State>}
  */
 class Figures extends Component {
   /** @type {State} */

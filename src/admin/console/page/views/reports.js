@@ -1,6 +1,6 @@
-import { asks, day } from "../asks.js";
 import { actions, bar, button, heading, hint, moment, note, tile, tiles, unreadNote } from "../dom.js";
 import { count } from "../format.js";
+import { day, viewRequests } from "../requests.js";
 import { downloadCsv, filtered, LABELLED_ACCOUNT, table } from "../table.js";
 
 const BY = /** @type {const} */ ([
@@ -10,7 +10,7 @@ const BY = /** @type {const} */ ([
 
 /** Accounts by what they spent, or were refused, in some days. @param {Context} context @returns {Promise<Content>} */
 export async function showTop({ place, again }) {
-  const { by, from, page } = asks.top(place);
+  const { by, from, page } = viewRequests.top(place);
   const filters = [
     { name: "by", label: "By", options: BY },
     { name: "from", label: "From", type: /** @type {const} */ ("date"), usual: from },
@@ -50,7 +50,7 @@ function topTable(by, page) {
 
 /** Grants of a month by package and kind. @param {Context} context @returns {Promise<Content>} */
 export async function showSales({ place, again }) {
-  const { month, sales, total } = asks.sales(place);
+  const { month, sales, total } = viewRequests.sales(place);
   const filters = [{ name: "month", label: "Month", type: /** @type {const} */ ("month"), usual: month }];
   return [
     heading("Sold", again),

@@ -1,6 +1,6 @@
-import { asks } from "../asks.js";
 import { code, heading, html, link, note } from "../dom.js";
 import { hrefTo } from "../location.js";
+import { viewRequests } from "../requests.js";
 
 /** @param {string} title @returns {string} as a link names a heading */
 const anchorOf = (title) =>
@@ -19,7 +19,7 @@ const ITEM = /^(?:[-*]|\d+\.) /;
 /** A page of docs/operations, or a section of it, as health and alerts name it. @param {Context} context @returns {Promise<Content>} */
 export async function showRunbook({ place }) {
   const [page = "", anchor = ""] = place.args;
-  const text = await asks.runbook(place).text;
+  const text = await viewRequests.runbook(place).text;
   const section = sectionOf(text, anchor);
   const [, , title = page] = HEADING.exec(section.split("\n")[0] ?? "") ?? [];
   const whole = link(hrefTo(["runbook", page]), "the whole page");

@@ -1,11 +1,11 @@
-import { asks, isSecret, SECRET_SEARCHED } from "../asks.js";
 import { accountLink, code, heading, hint, link, note } from "../dom.js";
 import { hrefTo, placeAt, placeOf } from "../location.js";
+import { isSecret, SECRET_SEARCHED, viewRequests } from "../requests.js";
 import { table } from "../table.js";
 
 /** A result that is alone is opened at once. @param {Context} context @returns {Promise<Content | URL>} */
 export async function showSearch({ place, again }) {
-  const { q, found } = asks.search(place);
+  const { q, found } = viewRequests.search(place);
   if (isSecret(q)) {
     // It came by a link. It stays neither in the address nor in the history of this tab.
     history.replaceState(null, "", hrefTo(["search"]));

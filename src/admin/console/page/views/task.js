@@ -1,5 +1,4 @@
 import { may, refundTask, releaseTask } from "../api.js";
-import { asks } from "../asks.js";
 import { Copyable } from "../copyable.js";
 import { ask } from "../dialogs.js";
 import {
@@ -22,6 +21,7 @@ import {
 import { reasonField, referenceField } from "../fields.js";
 import { age, count, endpointName, momentText, signed } from "../format.js";
 import { hrefTo } from "../location.js";
+import { viewRequests } from "../requests.js";
 import { entrySentence } from "../sentences.js";
 import { ACCOUNT_COLUMN, filtered, table } from "../table.js";
 
@@ -30,7 +30,7 @@ const NO_REASON = "None is known: the upstream gave none, or the task was releas
 
 /** One request by its own id or its task's: what became of it, and of its credits. @param {Context} context @returns {Promise<Content>} */
 export async function showTask({ place, again }) {
-  const asked = asks.task(place);
+  const asked = viewRequests.task(place);
   const [task, entries] = await Promise.all([asked.task, asked.entries?.catch((error) => ({ error }))]);
   const { account_id: account, key_id: keyId } = task;
   const known = entries && "data" in entries ? entries.data : undefined;
@@ -200,7 +200,7 @@ const AGES = /** @type {const} */ ([
 
 /** @param {Context} context @returns {Promise<Content>} */
 export async function showOpenTasks({ place, again }) {
-  const { seconds, open } = asks.tasks(place);
+  const { seconds, open } = viewRequests.tasks(place);
   const filters = [{ name: "older", label: "Age, at least", options: AGES }];
   return [
     heading("Open tasks", again),

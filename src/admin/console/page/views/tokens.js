@@ -1,15 +1,15 @@
 import { createToken, ownScopes, revokeToken } from "../api.js";
-import { asks } from "../asks.js";
 import { ask } from "../dialogs.js";
 import { actions, asking, badge, code, heading, html, link, moment } from "../dom.js";
 import { given, momentOrNull, required } from "../fields.js";
 import { hrefTo } from "../location.js";
+import { viewRequests } from "../requests.js";
 import { pagedTable } from "../table.js";
 
 /** Tokens of the management API: made with scopes, shown once, revoked. @param {Context} context @returns {Promise<Content>} */
 export async function showTokens({ place, again }) {
   const tokenId = place.query.get("token_id");
-  const page = await asks.tokens(place).page;
+  const page = await viewRequests.tokens(place).page;
   const revoke = (/** @type {Token} */ one) =>
     tokenState(one) === "active"
       ? asking("Revoke …", () => askRevokeToken(one), again, undefined, `Revoke token ${one.label}`)

@@ -6,7 +6,6 @@ import {
   rotateWebhookSecret,
   testWebhook,
 } from "../api.js";
-import { asks, CALLBACK, partAsks } from "../asks.js";
 import { ask } from "../dialogs.js";
 import {
   accountLink,
@@ -27,6 +26,7 @@ import {
 import { given, labelField, overlapField, textOrNull } from "../fields.js";
 import { count, momentText } from "../format.js";
 import { hrefTo } from "../location.js";
+import { CALLBACK, partRequests, viewRequests } from "../requests.js";
 import { choiceOf, filtered, NONE_SO_FAR, pagedTable, table } from "../table.js";
 import { WEBHOOK_EVENTS } from "../webhook-events.js";
 
@@ -37,7 +37,7 @@ const DELIVERY_STATUSES = choiceOf("all", ["waiting", "delivered", "failed"]);
 
 /** The endpoints of an account; what can be done to one is on its own page. @param {string} id @param {Context} context @returns {Promise<Content>} */
 export async function showWebhooks(id, { place, again }) {
-  const { data } = await partAsks.webhooks(place).page;
+  const { data } = await partRequests.webhooks(place).page;
   return [
     actions(
       asking("Register endpoint …", () => askRegister(id), again),
@@ -69,7 +69,7 @@ function webhookLink({ account_id, id, url }) {
 
 /** One endpoint, with what it got. @param {Context} context @returns {Promise<Content>} */
 export async function showWebhook({ place, again }) {
-  const { endpoint: reading, deliveries } = asks.webhook(place);
+  const { endpoint: reading, deliveries } = viewRequests.webhook(place);
   if (!reading) return showCallbacks(place.args[0] ?? "", deliveries, again);
   const { value: endpoint, etag } = await reading;
   return [

@@ -82,28 +82,28 @@ addEventListener("hashchange", () => begun.clear());
 
 /**
  * Asks the gateway, or takes what it was asked for ahead. What fails is told by whoever waits for it.
- * @template {object} Answers @param {(place: Place) => Answers} ask
+ * @template {object} Answers @param {(place: Place) => Answers} send
  */
-function ahead(ask) {
+function ahead(send) {
   /** @param {Place} place @returns {Answers} */
-  const asked = (place) => {
-    const before = token.get() === begunWith ? begun.get(asked) : undefined;
-    begun.delete(asked);
+  const request = (place) => {
+    const before = token.get() === begunWith ? begun.get(request) : undefined;
+    begun.delete(request);
     if (before) return /** @type {Answers} */ (before);
-    const answers = ask(place);
+    const answers = send(place);
     for (const one of Object.values(answers)) if (one instanceof Promise) one.catch(() => undefined);
     return answers;
   };
-  return asked;
+  return request;
 }
 
 /** Asks if the gateway is ready; nothing for a token that may not read it. */
-export const askState = ahead(() => ({
+export const readinessRequest = ahead(() => ({
   live: mayOfAll("usage:read") ? readLive(LATER_THAN_ALL_MS) : undefined,
 }));
 
 /** The requests of each view, by its name in the address. */
-export const asks = {
+export const viewRequests = {
   overview: ahead(() => ({
     // The largest begins first.
     plots: loadPlots(),
@@ -115,7 +115,7 @@ export const asks = {
   accounts: ahead(({ query }) => ({
     page: listAccounts({
       ...pageOf(query, ["prefix", "label", "status", "balance_below"]),
-      ...metadataAsked(query),
+      ...metadataFilter(query),
       sort: query.get("order") ?? "",
     }),
   })),
@@ -184,7 +184,7 @@ export const asks = {
 };
 
 /** @param {URLSearchParams} query with `metadata` as name=value */
-function metadataAsked(query) {
+function metadataFilter(query) {
   const text = query.get("metadata") ?? "";
   if (text === "") return {};
   const [, name, value] = /^([^=]+)=(.*)$/.exec(text) ?? [];
@@ -203,14 +203,14 @@ const timeOfText = (text) =>
 const keysPage = ({ query }) => pageOf(query, [], 100);
 
 /** A page of the ledger. @param {URLSearchParams} query @param {number} [limit] */
-export const transactionsAsked = (query, limit) =>
+export const transactionsQuery = (query, limit) =>
   pageOf(query, ["kind", "from", "to", "reference", "id"], limit);
 
 /** Days of an account's usage that can be shown. */
 export const SPANS = [7, 30, 90];
 
 /** The requests of the parts of an account's page, by their names in the address. */
-export const partAsks = {
+export const partRequests = {
   usage: ahead((place) => {
     const [id = ""] = place.args;
     const days = SPANS.find((span) => String(span) === place.query.get("days")) ?? 30;
@@ -222,7 +222,7 @@ export const partAsks = {
     };
   }),
   transactions: ahead(({ args: [id = ""], query }) => ({
-    page: listTransactions(id, transactionsAsked(query)),
+    page: listTransactions(id, transactionsQuery(query)),
   })),
   tasks: ahead(({ args: [id = ""], query }) => ({
     page: listTasks(id, pageOf(query, ["status", "endpoint", "from"])),
@@ -237,7 +237,7 @@ export const partAsks = {
   webhooks: ahead(({ args: [id = ""] }) => ({ page: listWebhooks(id) })),
 };
 
-/** @typedef {keyof typeof partAsks} PartName */
+/** @typedef {keyof typeof partRequests} PartName */
 
 /** The right that a part needs. @type {Record<PartName, Scope>} */
 export const PART_SCOPES = {
@@ -249,7 +249,7 @@ export const PART_SCOPES = {
   webhooks: "webhooks:write",
 };
 
-const partNames = /** @type {PartName[]} */ (Object.keys(partAsks));
+const partNames = /** @type {PartName[]} */ (Object.keys(partRequests));
 
 /** The part that is shown where none is named: one that is not empty for this token. */
 export const firstPart = () =>
@@ -267,11 +267,12 @@ function begin() {
   const name = place.view || "overview";
   if (!isKnown() || (name === "overview" && !mayOfAll("usage:read"))) return;
   /** @type {((place: Place) => object)[]} */
-  const needed = [askState];
-  if (Object.hasOwn(asks, name)) needed.push(asks[/** @type {keyof typeof asks} */ (name)]);
-  if (name === "account") needed.push(partAsks[partOf(place)]);
-  if (!IN_THE_PAGE.includes(name) || needed.includes(partAsks.webhooks)) expectMore();
-  for (const ask of needed) begun.set(ask, ask(place));
+  const needed = [readinessRequest];
+  if (Object.hasOwn(viewRequests, name))
+    needed.push(viewRequests[/** @type {keyof typeof viewRequests} */ (name)]);
+  if (name === "account") needed.push(partRequests[partOf(place)]);
+  if (!IN_THE_PAGE.includes(name) || needed.includes(partRequests.webhooks)) expectMore();
+  for (const send of needed) begun.set(send, send(place));
 }
 
 try {

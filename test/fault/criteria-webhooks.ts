@@ -3,14 +3,14 @@ import { noVideoForNothing } from "./criteria-callbacks.ts";
 import type { Finding } from "./criteria-money.ts";
 import {
   CALLBACK,
+  type KnownEndpoint,
   type Look,
+  type ReceivedMessage,
   type Settling,
-  type TellingFacts,
-  type ToldEndpoint,
-  type ToldMessage,
+  type WebhookFacts,
 } from "./history.ts";
 import type { Ledger, RequestRecord } from "./ledger.ts";
-import { requestIdOf } from "./told-stage.ts";
+import { requestIdOf } from "./webhook-stage.ts";
 
 /** After a fault a try may stay unsettled for so long; before it, an answer may be on its way. */
 const FAULT_BEFORE_MS = 1000;
@@ -21,20 +21,20 @@ const SEEN_LATE_MS = 500;
 /** A try begins at most so long after its lease, as src/webhooks/delivery-worker.ts has it. */
 const LEASED_BEFORE_MS = [0, 1250, 2500];
 
-const isTaken = ({ status }: ToldMessage): boolean => status >= 200 && status < 300;
-const ofOne = ({ endpointId, accountId, webhookId }: ToldMessage): string =>
+const isTaken = ({ status }: ReceivedMessage): boolean => status >= 200 && status < 300;
+const ofOne = ({ endpointId, accountId, webhookId }: ReceivedMessage): string =>
   `${endpointId} ${endpointId === CALLBACK ? accountId : ""} ${webhookId}`;
-const telling = ({ history }: Ledger): TellingFacts => history.telling!;
-const isTask = ({ type }: ToldMessage): boolean => type.startsWith("task.");
+const webhooks = ({ history }: Ledger): WebhookFacts => history.webhooks!;
+const isTask = ({ type }: ReceivedMessage): boolean => type.startsWith("task.");
 
 /** Requests whose customers must be told of their end. */
 const endsOf = ({ requests }: Ledger): RequestRecord[] =>
   [...requests.values()].filter(({ state, uncollected }) => state === "finished" && !uncollected);
 
 /** Each end of a task, and where it must be told: at every endpoint that was enabled when it came, and at the address of its request. */
-export function endsToTell(ledger: Ledger): { request: RequestRecord; places: string[] }[] {
+export function endsToDeliver(ledger: Ledger): { request: RequestRecord; places: string[] }[] {
   const { toleranceMs } = ledger.history.meta;
-  const byAccount = Map.groupBy(telling(ledger).endpoints, ({ accountId }) => accountId);
+  const byAccount = Map.groupBy(webhooks(ledger).endpoints, ({ accountId }) => accountId);
   return endsOf(ledger)
     .map((request) => {
       const { accountId, hasCallback, finishedMs } = request;
@@ -46,8 +46,8 @@ export function endsToTell(ledger: Ledger): { request: RequestRecord; places: st
 }
 
 /** Each end is told wherever it must be, or is listed as failed there. */
-function toldOnceAtLeast(ledger: Ledger): Finding {
-  const { stored, settlings, tries, waiting, messages } = telling(ledger);
+function deliveredAtLeastOnce(ledger: Ledger): Finding {
+  const { stored, settlings, tries, waiting, messages } = webhooks(ledger);
   const violations: string[] = waiting > 0 ? [`${waiting} deliveries still wait`] : [];
   const taken = new Set(messages.filter(isTaken).map(ofOne));
   const gone = new Set(
@@ -64,22 +64,22 @@ function toldOnceAtLeast(ledger: Ledger): Finding {
   // An endpoint keeps the latest thousand: the end of an earlier one was seen on the way.
   for (const { endpointId, webhookId, outcome } of settlings)
     if (outcome === "failed" || outcome === "disabled") failed.add(`${endpointId} ${webhookId}`);
-  const counts = { told: 0, failed: 0 };
-  const ends = endsToTell(ledger);
+  const counts = { delivered: 0, failed: 0 };
+  const ends = endsToDeliver(ledger);
   for (const { request, places } of ends) {
     const { id, status } = request;
     for (const place of places) {
       const name = `${place} evt_${id}_task_${status}`;
-      if (taken.has(name)) counts.told++;
+      if (taken.has(name)) counts.delivered++;
       else if (failed.has(`${place.split(" ")[0]} evt_${id}_task_${status}`)) counts.failed++;
       else violations.push(`${id} (${status}) was never told to ${place}`);
     }
   }
-  const figure = `${ends.length} ends, ${counts.told} times told, ${counts.failed} listed as failed after ${tries} tries or 410`;
+  const figure = `${ends.length} ends, ${counts.delivered} times told, ${counts.failed} listed as failed after ${tries} tries or 410`;
   return { figure, violations };
 }
 
-const wasEnabled = ({ enabledMs }: ToldEndpoint, atMs: number, toleranceMs: number): boolean =>
+const wasEnabled = ({ enabledMs }: KnownEndpoint, atMs: number, toleranceMs: number): boolean =>
   enabledMs.some(([fromMs, toMs]) => atMs > fromMs + toleranceMs && atMs < toMs - toleranceMs);
 
 /** All tries of a message have one id and one body, and are signed with a secret of the account if it has one. */
@@ -89,12 +89,12 @@ const oneIdAndBody = (ledger: Ledger): Finding => sameOverTries(ledger, ({ body 
 const oneIdAndEnd = (ledger: Ledger): Finding =>
   sameOverTries(ledger, ({ body }) => body.replace(/"timestamp":"[^"]*",/, ""));
 
-function sameOverTries(ledger: Ledger, toldBy: (message: ToldMessage) => string): Finding {
-  const { messages, endpoints } = telling(ledger);
+function sameOverTries(ledger: Ledger, answeredBy: (message: ReceivedMessage) => string): Finding {
+  const { messages, endpoints } = webhooks(ledger);
   const violations: string[] = [];
   const withSecret = new Set(endpoints.map(({ accountId }) => accountId));
   for (const [name, tries] of Map.groupBy(messages, ofOne)) {
-    if (new Set(tries.map(toldBy)).size > 1) violations.push(`${name} came with several bodies`);
+    if (new Set(tries.map(answeredBy)).size > 1) violations.push(`${name} came with several bodies`);
     const bad = tries.filter(({ accountId, signedWell }) =>
       withSecret.has(accountId) ? signedWell !== true : signedWell === false,
     );
@@ -114,12 +114,12 @@ function sameOverTries(ledger: Ledger, toldBy: (message: ToldMessage) => string)
 }
 
 /** A message tells what has become of its task, and what is told is what is charged. */
-function toldIsTrue(ledger: Ledger): Finding {
+function messagesAreTrue(ledger: Ledger): Finding {
   const violations: string[] = [];
   const net = new Map<string, number>();
   for (const { requestId, amount } of ledger.entries) net.set(requestId, (net.get(requestId) ?? 0) + amount);
   const told = new Map(
-    telling(ledger)
+    webhooks(ledger)
       .messages.filter(isTask)
       .map((one) => [ofOne(one), one]),
   );
@@ -144,12 +144,12 @@ function toldIsTrue(ledger: Ledger): Finding {
 }
 
 /** Whoever looks while a message waits for its answer finds its end, the refund, and the slot free; but for ends that a failover may have lost since. */
-function settledBeforeTold(ledger: Ledger): Finding {
+function settledBeforeDelivered(ledger: Ledger): Finding {
   const violations: string[] = [];
   let looked = 0;
   let polled = 0;
   let lost = 0;
-  for (const message of telling(ledger).messages) {
+  for (const message of webhooks(ledger).messages) {
     const { webhookId, type, look } = message;
     if (!look) continue;
     looked++;
@@ -168,7 +168,7 @@ function settledBeforeTold(ledger: Ledger): Finding {
 }
 
 /** When the end that a message tells of was booked, by the message itself. */
-const endedAtMs = ({ body }: ToldMessage): number =>
+const endedAtMs = ({ body }: ReceivedMessage): number =>
   Date.parse(/"timestamp":"([^"]*)"/.exec(body)?.[1] ?? "");
 
 function whatIsWrong(
@@ -187,7 +187,7 @@ function whatIsWrong(
 function oneEnd(ledger: Ledger): Finding {
   const { requests, history } = ledger;
   const violations: string[] = [];
-  const types = Map.groupBy(telling(ledger).messages.filter(isTask), ({ webhookId }) =>
+  const types = Map.groupBy(webhooks(ledger).messages.filter(isTask), ({ webhookId }) =>
     requestIdOf(webhookId),
   );
   for (const [id, own] of types) {
@@ -214,10 +214,10 @@ function oneEnd(ledger: Ledger): Finding {
 
 /** A message that was taken comes again only if its try could not be settled, for a fault, or was answered late, or by hand. */
 function repeatsAreExplained(ledger: Ledger): Finding {
-  const { messages } = telling(ledger);
+  const { messages } = webhooks(ledger);
   const violations: string[] = [];
   const counts: Record<Why, number> = { fault: 0, late: 0, byHand: 0 };
-  const settled = Map.groupBy(telling(ledger).settlings, (one) => `${one.endpointId} ${one.webhookId}`);
+  const settled = Map.groupBy(webhooks(ledger).settlings, (one) => `${one.endpointId} ${one.webhookId}`);
   for (const [name, tries] of Map.groupBy(messages, ofOne)) {
     const ordered = tries.toSorted((a, b) => a.arrivedMs - b.arrivedMs);
     for (const [at, again] of ordered.entries()) {
@@ -238,11 +238,11 @@ type Why = "fault" | "late" | "byHand";
 
 function whyAgain(
   ledger: Ledger,
-  before: ToldMessage,
-  { webhookId, endpointId, arrivedMs, endedMs }: ToldMessage,
+  before: ReceivedMessage,
+  { webhookId, endpointId, arrivedMs, endedMs }: ReceivedMessage,
   settled: readonly Settling[],
 ): Why | undefined {
-  const { byHand, answerMs } = telling(ledger);
+  const { byHand, answerMs } = webhooks(ledger);
   const between = settled.filter(({ atMs }) => atMs >= before.arrivedMs && atMs <= arrivedMs);
   if (byHand.some((one) => one.webhookId === webhookId && one.endpointId === endpointId)) return "byHand";
   if (between.some(({ outcome }) => outcome === "delivered")) {
@@ -260,9 +260,9 @@ function whyAgain(
 
 /** Tries of one message never overlap, and an endpoint gets few messages at a time; but for leases that have run out, or that a failover may have lost. */
 function paced(ledger: Ledger): Finding {
-  const { leaseMs, perEndpoint } = telling(ledger);
+  const { leaseMs, perEndpoint } = webhooks(ledger);
   const { toleranceMs } = ledger.history.meta;
-  const messages = telling(ledger).messages.filter(
+  const messages = webhooks(ledger).messages.filter(
     ({ arrivedMs }) => !LEASED_BEFORE_MS.some((agoMs) => ledger.mayForget(arrivedMs - agoMs)),
   );
   const violations: string[] = [];
@@ -287,7 +287,7 @@ function paced(ledger: Ledger): Finding {
   return { figure: `at most ${most} messages of an endpoint at a time`, violations };
 }
 
-function mostAtATime(messages: readonly ToldMessage[], leaseMs: number, toleranceMs: number): number {
+function mostAtATime(messages: readonly ReceivedMessage[], leaseMs: number, toleranceMs: number): number {
   const changes = messages
     .map(({ arrivedMs, endedMs }) => ({
       arrivedMs,
@@ -310,7 +310,7 @@ function mostAtATime(messages: readonly ToldMessage[], leaseMs: number, toleranc
 
 /** Nothing connects to an address that is not allowed, and no redirect is followed. */
 function noStrays(ledger: Ledger): Finding {
-  const { strays, messages, endpoints } = telling(ledger);
+  const { strays, messages, endpoints } = webhooks(ledger);
   const violations = strays.map(({ to, atMs }) => `a connection at ${atMs} to ${WHERE[to]}`);
   const redirects = messages.filter(({ answer }) => answer === "302").length;
   const inner = endpoints.filter(({ manner }) => manner === "inner").length;
@@ -321,7 +321,7 @@ const WHERE = { inner: "an inner address", redirect: "where a redirect leads" } 
 
 /** Only the latest lease of a delivery says what came of it. */
 function leasesAreFenced(ledger: Ledger): Finding {
-  const { leases, settlings } = telling(ledger);
+  const { leases, settlings } = webhooks(ledger);
   const violations: string[] = [];
   const latest = Map.groupBy(leases, (one) => `${one.endpointId} ${one.webhookId}`);
   const fenced = settlings.filter(({ outcome }) => outcome === "fenced");
@@ -339,12 +339,12 @@ function leasesAreFenced(ledger: Ledger): Finding {
 }
 
 /** Of runs with webhooks. */
-export const TELLING_CRITERIA: readonly Rule<Ledger>[] = [
-  ["each end is told, or listed as failed", toldOnceAtLeast],
+export const WEBHOOK_CRITERIA: readonly Rule<Ledger>[] = [
+  ["each end is told, or listed as failed", deliveredAtLeastOnce],
   ["one id, one body and good signatures over all tries", oneIdAndBody],
-  ["what is told has come true, and is charged so", toldIsTrue],
+  ["what is told has come true, and is charged so", messagesAreTrue],
   ["no video for nothing", noVideoForNothing],
-  ["slot and refund are booked before it is told", settledBeforeTold],
+  ["slot and refund are booked before it is told", settledBeforeDelivered],
   ["a task has one end, which stays", oneEnd],
   ["repeats of what was taken are explained", repeatsAreExplained],
   ["results of earlier leases are refused", leasesAreFenced],
@@ -353,12 +353,12 @@ export const TELLING_CRITERIA: readonly Rule<Ledger>[] = [
 ];
 
 /** Of runs whose store fails over: leases, results and ends may be lost, and are made again. */
-export const TELLING_ACROSS_FAILOVERS: readonly Rule<Ledger>[] = [
-  ["each end is told, or listed as failed", toldOnceAtLeast],
+export const WEBHOOK_ACROSS_FAILOVERS: readonly Rule<Ledger>[] = [
+  ["each end is told, or listed as failed", deliveredAtLeastOnce],
   ["one id, one end and good signatures over all tries", oneIdAndEnd],
-  ["what is told has come true, and is charged so", toldIsTrue],
+  ["what is told has come true, and is charged so", messagesAreTrue],
   ["no video for nothing", noVideoForNothing],
-  ["slot and refund are booked before it is told", settledBeforeTold],
+  ["slot and refund are booked before it is told", settledBeforeDelivered],
   ["a task has one end, which stays", oneEnd],
   ["tries do not overlap, endpoints have their pace", paced],
   ["no inner address is called, no redirect followed", noStrays],

@@ -14,13 +14,13 @@ export interface Failure {
   error: unknown;
 }
 
-/** Servers that are asked the same again and again. Their connections are kept between questions. */
-export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt) {
+/** Servers that are polled again and again. Their connections are kept between polls. */
+export function createServerPolls(hosts: readonly RedisHost[], login: LoginAt) {
   const deadlines = new Deadlines(ANSWER_MS);
   let servers = new Map<string, ReturnType<typeof createServer>>();
   let silent = 0;
 
-  /** From now on these are asked, and closes the connections to others. */
+  /** Polls these from now on, and closes the connections to others. */
   function replace(next: readonly RedisHost[]): void {
     const before = servers;
     servers = new Map(next.map((at) => [hostText(at), before.get(hostText(at)) ?? createServer(at, login)]));
@@ -30,26 +30,26 @@ export function createAskedServers(hosts: readonly RedisHost[], login: LoginAt) 
 
   return {
     replace,
-    /** Asks all of them. Resolves soon after the first answer, or once no server can answer any more. */
-    async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>) {
+    /** Polls all of them. Resolves soon after the first answer, or once no server can answer any more. */
+    async poll<Answer>(read: (redis: Redis, at: RedisHost) => Promise<Answer>) {
       const answers: Answer[] = [];
       const failures: Failure[] = [];
       const othersLate = Promise.withResolvers<void>();
       let waiting: NodeJS.Timeout | undefined;
-      const questions = [...servers].map(async ([server, { ask }]) => {
+      const polls = [...servers].map(async ([server, { poll }]) => {
         try {
-          answers.push(await deadlines.within(ask(question)));
+          answers.push(await deadlines.within(poll(read)));
           waiting ??= setTimeout(othersLate.resolve, OTHERS_MS).unref();
         } catch (error) {
           failures.push({ server, error: servers.get(server)?.failed(error) ?? error });
         }
       });
-      await Promise.race([Promise.all(questions), othersLate.promise]);
+      await Promise.race([Promise.all(polls), othersLate.promise]);
       clearTimeout(waiting);
-      silent = questions.length - answers.length;
+      silent = polls.length - answers.length;
       return { answers: [...answers], failures: [...failures] };
     },
-    /** How many of them had not answered the last question by its end. */
+    /** How many of them had not answered the last poll by its end. */
     silent: (): number => silent,
     close: (): void => replace([]),
   };
@@ -67,13 +67,13 @@ function createServer(at: RedisHost, login: LoginAt) {
 
   return {
     disconnect: (): void => hangUp(redis),
-    async ask<Answer>(question: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answer> {
+    async poll<Answer>(read: (redis: Redis, at: RedisHost) => Promise<Answer>): Promise<Answer> {
       if (redis.status !== "ready") {
         if (redis.status !== "wait" && redis.status !== "end") hangUp(redis);
         failure = undefined;
         await redis.connect();
       }
-      return question(redis, at);
+      return read(redis, at);
     },
     /** Closes the connection, unless the server has answered in words. @returns the error that says most */
     failed(error: unknown): unknown {

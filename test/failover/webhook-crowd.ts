@@ -1,8 +1,8 @@
 import type { Customer } from "../fault/client.ts";
 import type { Fleet } from "../fault/fleet.ts";
 import type { Random } from "../fault/random.ts";
-import type { Manner } from "../fault/told-receiver.ts";
-import { Telling } from "../fault/told-stage.ts";
+import type { Manner } from "../fault/webhook-receiver.ts";
+import { WebhookStage } from "../fault/webhook-stage.ts";
 import type { Crowd } from "./load.ts";
 
 /** Accounts with an endpoint that answers: of so many partitions, and with narrow limits. */
@@ -25,25 +25,25 @@ const CALLBACK_SHARE = 0.3;
 const CALLBACK_MANNERS: readonly Manner[] = ["answers", "fickle", "fickle", "inner"];
 
 /** Some of the customers have endpoints; those that many requests come from, and one in each of some partitions. */
-export async function tellSome(fleet: Fleet, { all }: Crowd): Promise<Telling> {
-  const telling = await Telling.start(fleet);
+export async function giveEndpointsToSome(fleet: Fleet, { all }: Crowd): Promise<WebhookStage> {
+  const webhooks = await WebhookStage.start(fleet);
   for (const customer of new Set([...all.slice(0, TOLD_PARTITIONS), ...all.slice(-TOLD_NARROW)]))
-    await telling.giveEndpoint(customer, "answers");
-  return telling;
+    await webhooks.giveEndpoint(customer, "answers");
+  return webhooks;
 }
 
 /** All customers are told, by receivers of all manners. */
-export async function tellAll(fleet: Fleet, { all }: Crowd): Promise<Telling> {
-  const telling = await Telling.start(fleet, { inner: true });
+export async function giveEndpointsToAll(fleet: Fleet, { all }: Crowd): Promise<WebhookStage> {
+  const webhooks = await WebhookStage.start(fleet, { inner: true });
   for (const [at, customer] of [...new Set(all)].entries()) {
-    telling.watch(customer);
-    for (const manner of MANNERS[at % MANNERS.length]!) await telling.giveEndpoint(customer, manner);
+    webhooks.watch(customer);
+    for (const manner of MANNERS[at % MANNERS.length]!) await webhooks.giveEndpoint(customer, manner);
   }
-  return telling;
+  return webhooks;
 }
 
 /** The address that some requests name; undefined for the others. */
 export const callbackUrlBy =
-  (telling: Telling) =>
+  (webhooks: WebhookStage) =>
   ({ accountId }: Customer, random: Random): string | undefined =>
-    random.chance(CALLBACK_SHARE) ? telling.urlFor(accountId, random.pick(CALLBACK_MANNERS)) : undefined;
+    random.chance(CALLBACK_SHARE) ? webhooks.urlFor(accountId, random.pick(CALLBACK_MANNERS)) : undefined;

@@ -23,16 +23,16 @@ import { anyGateway, type Fleet } from "./fleet.ts";
 import { WEBHOOK_SECRET_KEY } from "./gateways.ts";
 import {
   CALLBACK,
+  type KnownEndpoint,
   type Lease,
   type Look,
+  type ReceivedMessage,
   type Settling,
-  type StoredTelling,
-  type TellingFacts,
-  type ToldEndpoint,
-  type ToldMessage,
+  type StoredDelivery,
+  type WebhookFacts,
 } from "./history.ts";
 import { type Strays, startStrays } from "./strays.ts";
-import { type Manner, Receiver } from "./told-receiver.ts";
+import { type Manner, Receiver } from "./webhook-receiver.ts";
 
 /** Also a busy machine answers within it. */
 const TIMEOUT_MS = 3000;
@@ -68,16 +68,16 @@ const LOOK_EVERY_MS = 200;
 const NODES_KNOWN_MS = 100;
 
 /** Endpoints of a fleet's customers, the receivers behind them, and what these were told. */
-export class Telling {
+export class WebhookStage {
   readonly receiver: Receiver;
   readonly #strays: Strays;
   readonly leases: Lease[] = [];
   readonly settlings: Settling[] = [];
-  readonly byHand: TellingFacts["byHand"] = [];
+  readonly byHand: WebhookFacts["byHand"] = [];
   readonly #fleet: Fleet;
   readonly #customers: Map<string, Customer>;
   readonly #secrets: Map<string, Map<string, string>>;
-  readonly #endpoints: (ToldEndpoint & { endpoint: Endpoint })[] = [];
+  readonly #endpoints: (KnownEndpoint & { endpoint: Endpoint })[] = [];
 
   private constructor(
     fleet: Fleet,
@@ -93,7 +93,7 @@ export class Telling {
   }
 
   /** @param options.inner endpoints may be at inner addresses, which needs Linux */
-  static async start(fleet: Fleet, { inner = false } = {}): Promise<Telling> {
+  static async start(fleet: Fleet, { inner = false } = {}): Promise<WebhookStage> {
     const customers = new Map<string, Customer>();
     const secrets = new Map<string, Map<string, string>>();
     const strays = await startStrays({ inner });
@@ -106,7 +106,7 @@ export class Telling {
         return customer && (await lookAt(fleet, customer, message).catch(() => undefined));
       },
     });
-    return new Telling(fleet, { receiver, strays }, customers, secrets);
+    return new WebhookStage(fleet, { receiver, strays }, customers, secrets);
   }
 
   stop(): void {
@@ -202,7 +202,7 @@ export class Telling {
   }
 
   /** Waits until no delivery waits, and reads what became of all. */
-  async facts(): Promise<TellingFacts> {
+  async facts(): Promise<WebhookFacts> {
     let tries = -1;
     let stuckMs = 0;
     while ((await this.waiting()) > 0) {
@@ -234,8 +234,8 @@ export class Telling {
   }
 }
 
-async function readStored(nodes: RedisNodes, target: DeliveryTarget): Promise<StoredTelling[]> {
-  const all: StoredTelling[] = [];
+async function readStored(nodes: RedisNodes, target: DeliveryTarget): Promise<StoredDelivery[]> {
+  const all: StoredDelivery[] = [];
   let cursor: string | undefined;
   do {
     const page = await listDeliveries(nodes, target, { limit: 100, cursor });
@@ -254,7 +254,7 @@ export const requestIdOf = (webhookId: string): string =>
 async function lookAt(
   fleet: Fleet,
   customer: Customer,
-  { accountId, webhookId, taskId }: ToldMessage,
+  { accountId, webhookId, taskId }: ReceivedMessage,
 ): Promise<Look | undefined> {
   const requestId = requestIdOf(webhookId);
   if (requestId === "") return undefined;

@@ -1,13 +1,13 @@
-import { type Asking, type Command, DAY, HOUR, type Scenario, SECOND } from "./commands.ts";
-import type { Said, VoidReason } from "./model.ts";
+import { type Command, DAY, HOUR, type RequestCommand, type Scenario, SECOND } from "./commands.ts";
+import type { ReportedStatus, VoidReason } from "./model.ts";
 
-const submit = (key: number, price = 10): Asking => ({ kind: "submit", key, price });
+const submit = (key: number, price = 10): RequestCommand => ({ kind: "submit", key, price });
 const voidedAt = (request: number, reason: VoidReason): Command => ({ kind: "void", request, reason });
 const voided = (reason: VoidReason): Command => voidedAt(0, reason);
 const wait = (byMs: number): Command => ({ kind: "time", byMs });
 const unknown = (request: number): Command => ({ kind: "unclear", request, outcome: "unclear" });
 const bound: Command = { kind: "bind", request: 0, task: "own" };
-const saidOf = (request: number, status: Said): Asking => ({
+const observed = (request: number, status: ReportedStatus): RequestCommand => ({
   kind: "observe",
   request,
   tasks: true,
@@ -15,10 +15,14 @@ const saidOf = (request: number, status: Said): Asking => ({
   refundFailed: true,
   poller: 0,
 });
-const said = (status: Said): Command => saidOf(0, status);
+const said = (status: ReportedStatus): Command => observed(0, status);
 const planned: Command = { kind: "plan", key: 0, price: 10 };
 const collect: Command = { kind: "collect", key: 0, retentionMs: 0 };
-const together = (commands: Asking[], spoilt?: number): Command => ({ kind: "together", commands, spoilt });
+const together = (commands: RequestCommand[], spoilt?: number): Command => ({
+  kind: "together",
+  commands,
+  spoilt,
+});
 const refundOf = (request: number, reference: number, lost = false): Command => ({
   kind: "refund",
   request,
@@ -31,7 +35,7 @@ const refund = (reference: number): Command => refundOf(0, reference);
 const lostRefund = (reference: number): Command => refundOf(0, reference, true);
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
 const completed = (key: number): Command[] => [submit(key), bound, said("completed"), wait(61 * SECOND)];
-const admitted = (idempotency: number): Asking => ({
+const admitted = (idempotency: number): RequestCommand => ({
   kind: "submit",
   key: 0,
   price: 10,
@@ -39,10 +43,11 @@ const admitted = (idempotency: number): Asking => ({
 });
 
 /** As `submit`, but its record is kept for longer than an Idempotency-Key is. */
-const keptLong = (one: Asking): Asking => ({ ...one, retentionMs: 7 * 24 * HOUR }) as Asking;
+const keptLong = (one: RequestCommand): RequestCommand =>
+  ({ ...one, retentionMs: 7 * 24 * HOUR }) as RequestCommand;
 
 /** Nobody learns how it ended, and its hold is void. */
-const lost = (one: Asking): Command[] => [keptLong(one), wait(60 * SECOND), voided("due")];
+const lost = (one: RequestCommand): Command[] => [keptLong(one), wait(60 * SECOND), voided("due")];
 const bindOf = (request: number): Command => ({ kind: "bind", request, task: "own" });
 /** The clock is ahead until every Idempotency-Key that can expire has. */
 const keysExpire: Command[] = [wait(8 * DAY), { kind: "credits", key: 0 }, wait(-8 * DAY)];
@@ -58,7 +63,7 @@ const SPACIOUS: Command[] = [
 ];
 
 /** Rare turns that chance alone may miss in a short run. */
-const RARE_TURNS: Command[][] = [
+const RARE_COMMANDS: Command[][] = [
   // The day is used up, minutes apart; the next day it is open.
   [
     ...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),
@@ -136,14 +141,14 @@ const RARE_TURNS: Command[][] = [
     { ...reclaim, request: 2 },
   ],
   // A task that was not refunded costs nothing again, and one that was not charged stays so.
-  [submit(0), bound, { ...saidOf(0, "expired"), refundFailed: false } as Command, reclaim, refund(0)],
+  [submit(0), bound, { ...observed(0, "expired"), refundFailed: false } as Command, reclaim, refund(0)],
   [
     submit(0, 40),
     voided("refused"),
     submit(0, 40),
     submit(1, 40),
     { kind: "bind", request: 2, task: "own" },
-    { ...saidOf(2, "expired") } as Command,
+    { ...observed(2, "expired") } as Command,
     { ...reclaim, request: 2 },
   ],
   // Another request's BIND disputes the task.
@@ -159,7 +164,7 @@ const RARE_TURNS: Command[][] = [
   [planned, lostRefund(0), { kind: "admit", request: 0 }, bound, said("expired"), reclaim],
   // Its record is kept for twice as long, from its last end on.
   [
-    { ...submit(0), retentionMs: DAY } as Asking,
+    { ...submit(0), retentionMs: DAY } as RequestCommand,
     bound,
     said("expired"),
     wait(30 * HOUR),
@@ -306,10 +311,10 @@ const RARE_TURNS: Command[][] = [
     said("processing"),
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
-    saidOf(0, "completed"),
-    saidOf(0, "expired"),
-    saidOf(0, "failed"),
-    saidOf(0, "completed"),
+    observed(0, "completed"),
+    observed(0, "expired"),
+    observed(0, "failed"),
+    observed(0, "completed"),
     { kind: "bind", request: 1, task: "own" },
   ],
   [
@@ -319,7 +324,7 @@ const RARE_TURNS: Command[][] = [
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
     wait(SECOND),
-    saidOf(0, "completed"),
+    observed(0, "completed"),
     { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 5000 },
   ],
   [
@@ -338,7 +343,7 @@ const RARE_TURNS: Command[][] = [
     submit(0),
     { kind: "bind", request: 0, task: "another's" },
     wait(SECOND),
-    saidOf(0, "completed"),
+    observed(0, "completed"),
   ],
   // The clock steps back over all of the window, and over midnight.
   [
@@ -465,7 +470,7 @@ const RARE_TURNS: Command[][] = [
   [
     ...SPACIOUS,
     { kind: "account limits", key: 0, rate_limit: 1 },
-    { ...submit(1), retentionMs: DAY } as Asking,
+    { ...submit(1), retentionMs: DAY } as RequestCommand,
     wait(59 * SECOND),
     voided("released"),
     submit(0),
@@ -548,7 +553,7 @@ const RARE_TURNS: Command[][] = [
   [
     ...SPACIOUS,
     { kind: "account limits", key: 0, daily_limit: 2 },
-    { ...submit(0), retentionMs: DAY } as Asking,
+    { ...submit(0), retentionMs: DAY } as RequestCommand,
     wait(13 * HOUR),
     submit(1),
     { kind: "void", request: 1, reason: "refused" },
@@ -625,8 +630,8 @@ const RARE_TURNS: Command[][] = [
   [
     ROOMY,
     { kind: "cap", key: 0, monthly_credits: 40 },
-    { ...submit(0, 20), retentionMs: 40 * DAY } as Asking,
-    { ...submit(0, 20), retentionMs: 40 * DAY } as Asking,
+    { ...submit(0, 20), retentionMs: 40 * DAY } as RequestCommand,
+    { ...submit(0, 20), retentionMs: 40 * DAY } as RequestCommand,
     bound,
     submit(0),
     wait(27 * DAY),
@@ -767,7 +772,7 @@ const RARE_TURNS: Command[][] = [
     said("completed"),
     collect,
     { kind: "bind", request: 1, task: "own" },
-    saidOf(1, "completed"),
+    observed(1, "completed"),
     collect,
     bound,
   ],
@@ -775,7 +780,7 @@ const RARE_TURNS: Command[][] = [
   [
     together([submit(0), submit(1), submit(0), submit(0, 20), submit(0), submit(0)], 1),
     together(
-      [4, 3, 2, 1, 0].map((request): Asking => ({ kind: "bind", request, task: "own" })),
+      [4, 3, 2, 1, 0].map((request): RequestCommand => ({ kind: "bind", request, task: "own" })),
       0,
     ),
     together(
@@ -786,11 +791,15 @@ const RARE_TURNS: Command[][] = [
       2,
     ),
     together(
-      ["processing", "failed", "completed"].map((status, request) => saidOf(request, status as Said)),
+      ["processing", "failed", "completed"].map((status, request) =>
+        observed(request, status as ReportedStatus),
+      ),
       1,
     ),
     together(
-      [0, 1, 2].map((key): Asking => ({ kind: "inspect", key, request: key, tasks: true, cacheMs: 5000 })),
+      [0, 1, 2].map(
+        (key): RequestCommand => ({ kind: "inspect", key, request: key, tasks: true, cacheMs: 5000 }),
+      ),
       3,
     ),
   ],
@@ -830,12 +839,12 @@ const RARE_TURNS: Command[][] = [
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
     said("completed"),
-    saidOf(1, "completed"),
+    observed(1, "completed"),
   ],
 ];
 
 /** Played in every run, with the accounts in one partition and in two: some mistakes show in one of these alone. */
-export const givenScenarios: Scenario[] = RARE_TURNS.flatMap((commands) => [
+export const rareScenarios: Scenario[] = RARE_COMMANDS.flatMap((commands) => [
   { onePartition: true, commands },
   { onePartition: false, commands },
 ]);

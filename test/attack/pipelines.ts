@@ -17,7 +17,7 @@ const BEHIND_MS = 100;
 const RAMP_SHARE = 0.25;
 const RAMP_RATE_SHARE = 0.1;
 
-interface TurnsOptions {
+interface PacedOptions {
   url: string;
   connections: number;
   /** The connections take turns with these addresses. */
@@ -35,7 +35,7 @@ interface TurnsOptions {
  * rate counts: a request takes this process a third of what it takes in `pipeline`.
  * @returns the answers in each whole second since all connections were opened
  */
-export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<number[]> {
+export async function sendPaced(tally: Tally, options: PacedOptions): Promise<number[]> {
   const { connections, untilMs, perSecond = Number.POSITIVE_INFINITY } = options;
   const beganMs = performance.now();
   const rampMs = RAMP_SHARE * (untilMs - beganMs);
@@ -47,7 +47,7 @@ export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<nu
     const second = Math.floor((nowMs - fromMs) / SECOND_MS);
     if (second >= 0 && second < seconds.length) seconds[second]!++;
   };
-  const turns: Turns = {
+  const turns: Paced = {
     ...options,
     buffer: Buffer.alloc(READ_BYTES),
     sent: 0,
@@ -61,7 +61,7 @@ export async function askInTurn(tally: Tally, options: TurnsOptions): Promise<nu
   await atOnce(connections, async (nth) => {
     await pause((nth / connections) * rampMs);
     while (performance.now() < untilMs) {
-      if (!(await takeTurns(tally, turns, nth))) await pause(REFUSED_PAUSE_MS);
+      if (!(await sendOn(tally, turns, nth))) await pause(REFUSED_PAUSE_MS);
     }
   });
   clearInterval(pacing);
@@ -88,7 +88,7 @@ function paceOf(fullPerSecond: number, fullFromMs: number): { mayTake(): boolean
   };
 }
 
-interface Turns extends TurnsOptions {
+interface Paced extends PacedOptions {
   /** All connections read into it, and none keeps what it read. */
   buffer: Buffer;
   sent: number;
@@ -99,7 +99,7 @@ interface Turns extends TurnsOptions {
 }
 
 /** One connection, until it or the time ends. @returns whether it was accepted */
-async function takeTurns(tally: Tally, turns: Turns, nth: number): Promise<boolean> {
+async function sendOn(tally: Tally, turns: Paced, nth: number): Promise<boolean> {
   const { buffer, from, request, answered, untilMs } = turns;
   const { hostname, port } = new URL(turns.url);
   const { promise, resolve } = Promise.withResolvers<boolean>();

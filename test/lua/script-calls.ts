@@ -1,13 +1,13 @@
 import type { KeyRef } from "../../src/records/names.ts";
 import type { Reply } from "../../src/scripts/script-definition.ts";
 import { HOLD_MS, POLL_MS, randomId, type ScriptCall } from "../support/store.ts";
-import type { Asking, Command } from "./commands.ts";
+import type { Command, RequestCommand } from "./commands.ts";
 import type { Run, Sent } from "./drive.ts";
 import * as model from "./model.ts";
 import type { ModelKey, ModelRequest } from "./model-state.ts";
 
 /** One call of a script that serves requests, and what the model answers to it when it is told. */
-export interface Ask {
+export interface ExpectedCall {
   call: ScriptCall;
   /** Where it takes more than the call: makes all of it, and answers what the script would. */
   make?(): Promise<Reply>;
@@ -43,7 +43,7 @@ const NO_CALL = {} as ScriptCall;
 export const ownTask = ({ generation }: ModelRequest): string => `task_${generation.requestId}`;
 
 /** The call that a command makes; undefined when there is nothing yet that it could be about. */
-export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
+export async function ask(run: Run, command: RequestCommand): Promise<ExpectedCall | undefined> {
   const { stage, world, refs } = run;
   const target = targetOf(run, command);
   switch (command.kind) {
@@ -107,7 +107,7 @@ export async function ask(run: Run, command: Asking): Promise<Ask | undefined> {
   }
 }
 
-const admission = ({ world }: Run, { admit, request, notAfterMs }: Sent): Ask => ({
+const admission = ({ world }: Run, { admit, request, notAfterMs }: Sent): ExpectedCall => ({
   call: admit,
   expected: () => model.admit(world, request, notAfterMs),
 });
@@ -143,7 +143,7 @@ async function observation(
   run: Run,
   command: Extract<Command, { kind: "observe" }>,
   request: ModelRequest,
-): Promise<Ask> {
+): Promise<ExpectedCall> {
   const { stage, world, refs } = run;
   const { status, refundFailed } = command;
   const siblings = [...world.keys.entries()].filter(([, { account }]) => account === request.key.account);

@@ -11,17 +11,17 @@ beforeAll(async () => {
 });
 afterAll(() => redis?.stop());
 
-// The turn belongs to all gateways of a Redis: this test has one of its own.
-test("a ledger check interval that was shortened counts for the turn that is running", async () => {
+// The lease belongs to all gateways of a Redis: this test has one of its own.
+test("a ledger check interval that was shortened counts for the lease that is held", async () => {
   const command = <T>(work: (client: Redis) => Promise<T>): Promise<T> => work(redis.client);
   const { run } = createScriptRunner(redis.client);
   const connection = { ofName: () => ({ command, run }) } as unknown as Connection;
-  const { ledgerTurn } = createSurveys(connection);
-  const waitMs = (): Promise<number> => redis.client.pttl("tg:ledger-turn");
-  expect(await ledgerTurn(3_600_000)).toBe(true);
-  expect(await ledgerTurn(60_000)).toBe(false);
+  const { ledgerLease } = createSurveys(connection);
+  const waitMs = (): Promise<number> => redis.client.pttl("tg:ledger-lease");
+  expect(await ledgerLease(3_600_000)).toBe(true);
+  expect(await ledgerLease(60_000)).toBe(false);
   expect(await waitMs()).toBeLessThanOrEqual(60_000);
-  expect(await ledgerTurn(3_600_000)).toBe(false);
+  expect(await ledgerLease(3_600_000)).toBe(false);
   expect(await waitMs()).toBeLessThanOrEqual(60_000);
   expect(await waitMs()).toBeGreaterThan(0);
 });

@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo, Socket } from "node:net";
 import { setTimeout as pause } from "node:timers/promises";
 import { Webhook } from "standardwebhooks";
-import { CALLBACK, type Look, type ToldMessage } from "./history.ts";
+import { CALLBACK, type Look, type ReceivedMessage } from "./history.ts";
 import { createRandom, seedFor } from "./random.ts";
 
 /** How customers' servers answer. `dead` answers 500 for ever, `gone` sometimes 410; `inner` is at an address that gateways may not call. */
@@ -52,20 +52,20 @@ interface ReceiverOptions {
   /** Secrets of an account's endpoints, by endpoint id. */
   secretsOf(accountId: string): ReadonlyMap<string, string>;
   /** The task in store and API while its message waits for an answer. */
-  look(message: ToldMessage): Promise<Look | undefined>;
+  look(message: ReceivedMessage): Promise<Look | undefined>;
 }
 
 /** Moments at which a scenario may strike. */
 interface ReceiverHooks {
   /** The message is there, and nothing is answered. `hold` as the answer keeps it so until its connection closes. */
-  arrived?(message: ToldMessage): "hold" | Promise<void> | undefined;
+  arrived?(message: ReceivedMessage): "hold" | Promise<void> | undefined;
   /** The answer was handed to the kernel. */
-  answered?(message: ToldMessage): void;
+  answered?(message: ReceivedMessage): void;
 }
 
 /** Customers' servers, all at one port: the path says whose endpoint it is, and how it answers. Keeps each try of each message. */
 export class Receiver {
-  readonly messages: ToldMessage[] = [];
+  readonly messages: ReceivedMessage[] = [];
   readonly #options: ReceiverOptions;
   readonly #triesOf = new Map<string, number>();
   readonly #sockets = new Set<Socket>();
@@ -154,7 +154,7 @@ export class Receiver {
     await answer(response);
   }
 
-  #nthTry({ endpointId, webhookId }: ToldMessage): number {
+  #nthTry({ endpointId, webhookId }: ReceivedMessage): number {
     const name = `${endpointId} ${webhookId}`;
     const nth = (this.#triesOf.get(name) ?? 0) + 1;
     this.#triesOf.set(name, nth);
@@ -175,10 +175,10 @@ export class Receiver {
 }
 
 function messageOf(
-  known: Pick<ToldMessage, "accountId" | "endpointId" | "body" | "arrivedMs">,
+  known: Pick<ReceivedMessage, "accountId" | "endpointId" | "body" | "arrivedMs">,
   { headers }: IncomingMessage,
   secrets: ReadonlyMap<string, string>,
-): ToldMessage {
+): ReceivedMessage {
   const { type = "", data = {} } = parsed(known.body);
   const candidates = known.endpointId === CALLBACK ? [...secrets.values()] : [secrets.get(known.endpointId)];
   const isSigned = headers["webhook-signature"] !== undefined;
