@@ -184,8 +184,8 @@ test("what was sold this month is listed by kind, package and currency", async (
     headers: { authorization: `Bearer ${ADMIN_TOKEN}`, accept: "text/csv" },
   });
   expect((await csv.text()).split("\r\n").slice(0, 2)).toEqual([
-    "month,kind,package,currency,grants,credits,amount_paid,source,since",
-    `"${month}","goodwill",,,1,7,,"redis",`,
+    "month,kind,package,currency,grants,credits,amount_paid,source,since,until",
+    `"${month}","goodwill",,,1,7,,"redis",,`,
   ]);
 });
 

@@ -10,6 +10,7 @@ import { replyOf } from "../../src/admin/api/serve.ts";
 import type { Services } from "../../src/admin/api/services.ts";
 import { list } from "../../src/commands/keys-list.ts";
 import { print } from "../../src/commands/output.ts";
+import { SCOPES } from "../../src/domain/scopes.ts";
 import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
 import { exportLedger, type LedgerCursor } from "../../src/ledger/export.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -181,7 +182,7 @@ test("a key or request that is not found may be where nothing could be read", as
 test("the console shows what it can read and says which partitions it lacks", async () => {
   const session = { run: <T>(work: (all: RedisNodes) => Promise<T>) => work(nodes) };
   const services = { session, config: () => ({ tiers: TIERS }), lookUps: {} } as unknown as Services;
-  const grantee = { accounts: undefined, scopes: [] };
+  const grantee = { accounts: undefined, scopes: SCOPES };
   const read = async (name: string, query: object = {}): Promise<object> => {
     const route = ROUTES.find((one) => one.name === name)!;
     return (await route.run({ params: {}, query, grantee } as unknown as ApiCall, services)).body;

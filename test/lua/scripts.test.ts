@@ -141,10 +141,10 @@ test.each(INCLUDES)("what is included reads no KEYS and no ARGV by itself: %s", 
 // Guarantee: a name that a script reads and its header has not fails at once, and is no nil.
 test("a script reads no name that its header has not", async () => {
   const source = scriptSource(SCRIPTS.find(({ name }) => name === "work-lease")!)
-    .replace("tiers, turn, who", "tiers, who")
+    .replace("tiers, lease, who", "tiers, who")
     .replace('"sss"', '"ss"');
-  const reply = await connection.redis.eval(source, 1, "work-lease", "", "a\0b\0");
-  expect(reply).toMatch(/nonexistent global variable 'turn'/);
+  const reply = await connection.redis.eval(source, 1, "lease", "", "a\0b\0");
+  expect(reply).toMatch(/nonexistent global variable 'lease'/);
 });
 
 // Guarantee: a gateway that checks its store goes on with its requests: between two scripts the event loop turns.

@@ -73,20 +73,34 @@ async function find(
   findArchived: FindArchivedEntry | undefined,
 ): Promise<{ found: Found[]; complete: boolean }> {
   const partition = partitionOf(q, await partitionsOf(nodes));
+  const may = (kind: Found["kind"]): boolean => grantee.scopes.includes(SCOPES[kind]);
+  const reads = readsOfMost(nodes);
+  let hasAll = true;
+  const unlessAway = <Result>(looking: Promise<Result>): Promise<Result | undefined> =>
+    looking.catch((error) => {
+      reads.skip(error);
+      hasAll = false;
+      return undefined;
+    });
   const looks: (false | Promise<Found | undefined>)[] = [
     // If the server of an account of this id is away, it may still be a key or a task of another one.
-    unlessUnknown(readsOfMost(nodes).at(partition, () => readAccountObject(nodes, q))).then(
+    unlessUnknown(reads.at(partition, () => readAccountObject(nodes, q))).then(
       (account) => account && found("account", q, q, account.label),
     ),
     unlessUnknown(findKey(nodes, q)).then((key) => key && found("key", q, key.accountId, key.label)),
-    q.startsWith("tok_") &&
-      tokenOfId(nodes, q).then((token) =>
+    may("token") &&
+      q.startsWith("tok_") &&
+      unlessAway(tokenOfId(nodes, q)).then((token) =>
         token && isSeenBy(grantee, token) ? found("token", q, null, token.label) : undefined,
       ),
-    findAuditRecord(nodes, q).then((record) => record && found("audit", q, record.accountId || null)),
-    findTransaction(nodes, q, findArchived).then(
-      (entry) => entry && found("transaction", q, entry.accountId),
-    ),
+    may("audit") &&
+      unlessAway(findAuditRecord(nodes, q)).then(
+        (record) => record && found("audit", q, record.accountId || null),
+      ),
+    may("transaction") &&
+      unlessAway(findTransaction(nodes, q, findArchived)).then(
+        (entry) => entry && found("transaction", q, entry.accountId),
+      ),
   ];
   const named = (await Promise.all(looks)).filter((one) => typeof one === "object");
   const own = grantee.accounts ?? undefined;
@@ -112,10 +126,10 @@ async function find(
   // A request may be where nothing can be read; that matters only if nothing else was found.
   const task = await unlessUnknown(findTask(nodes, q), all.length === 0 ? UnreadError : undefined);
   if (task) all.push(found(task.requestId === q ? "request" : "task", q, task.record.account_id ?? null));
-  const refused = await findRefusal(nodes, q);
+  const refused = may("refusal") ? await unlessAway(findRefusal(nodes, q)) : undefined;
   if (refused)
     all.push({ ...found("refusal", q, refused.accountId, refused.outcome), key_id: refused.keyId });
-  const isWhole = [referred, begun, worded].every(({ unread }) => unread === undefined);
+  const isWhole = hasAll && [referred, begun, worded].every(({ unread }) => unread === undefined);
   return { found: all, complete: isWhole && referred.complete && worded.complete && !begun.next };
 }
 
