@@ -10,6 +10,8 @@ const WAITING_MAX = 200;
 const LANES_MAX = 16;
 /** A lane without work for this long is removed. */
 const LANE_KEPT_MS = 10 * 60_000;
+/** After as long without a poll, the upstream is polled anew. Each task is polled more often. */
+const POLLED_APART_MAX_MS = 10 * 60_000;
 const LIMITED_PAUSE_MIN_SECONDS = 10;
 const LIMITED_PAUSE_MAX_SECONDS = 30;
 /** The pause after a failed poll; it doubles with each failure in a row. */
@@ -28,18 +30,21 @@ interface Lane {
   unansweredSinceMs: number | undefined;
   pausedUntilMs: number;
   usedAtMs: number;
+  /** When the first and the latest of the polls ended between which there was no long pause. */
+  polled: { sinceMs: number; atMs: number } | undefined;
 }
 
-/**
- * A paced queue per upstream: one that fails does not delay the tasks of another.
- * @param options.upstreamName of a task; without a tag, the present one @param options.poll must not throw; calls `ended` first
- */
-export function createSweepLanes(options: {
+interface LaneOptions {
   perSecond(): number;
+  /** Of a task; without a tag, the present one. */
   upstreamName(tag: string | undefined): string;
+  /** Must not throw; calls `ended` first. */
   poll(request: OpenRequest, ended: (outcome: PollOutcome) => void): Promise<void>;
-}) {
-  const { perSecond, upstreamName, poll } = options;
+}
+
+/** A paced queue per upstream: one that fails does not delay the tasks of another. */
+export function createSweepLanes(options: LaneOptions) {
+  const { upstreamName } = options;
   const lanes = new Map<string, Lane>();
 
   function laneOf(tag: string | undefined): Lane | undefined {
@@ -55,22 +60,7 @@ export function createSweepLanes(options: {
       if (pending === 0 && nowMs - usedAtMs >= LANE_KEPT_MS) lanes.delete(other);
     }
     if (lanes.size >= LANES_MAX) return undefined;
-    const lane: Lane = {
-      queue: createPacedQueue<OpenRequest>({
-        concurrency: SWEEP_POLLS_MAX,
-        perSecond,
-        entriesMax: WAITING_MAX,
-        async work(request) {
-          await poll(request, (outcome) => pace(lane, outcome));
-          lane.pending--;
-        },
-      }),
-      pending: 0,
-      failures: 0,
-      unansweredSinceMs: undefined,
-      pausedUntilMs: 0,
-      usedAtMs: nowMs,
-    };
+    const lane = newLane(options, nowMs);
     lanes.set(name, lane);
     return lane;
   }
@@ -87,6 +77,11 @@ export function createSweepLanes(options: {
     /** For how long the upstream of this tag has answered nothing about any task, ms. */
     silentMs(tag: string | undefined): number {
       return silentMs(lanes.get(upstreamName(tag)));
+    },
+    /** For how long the upstream of this tag has been polled without a long pause, ms: by a process that was not away. */
+    polledMs(tag: string | undefined): number {
+      const polled = recentPolls(lanes.get(upstreamName(tag)));
+      return polled ? performance.now() - polled.sinceMs : 0;
     },
     /** True when no upstream answers, and one has not for so long. */
     isSilent(ms: number): boolean {
@@ -110,11 +105,39 @@ export function createSweepLanes(options: {
   };
 }
 
+function newLane({ perSecond, poll }: LaneOptions, usedAtMs: number): Lane {
+  const lane: Lane = {
+    queue: createPacedQueue<OpenRequest>({
+      concurrency: SWEEP_POLLS_MAX,
+      perSecond,
+      entriesMax: WAITING_MAX,
+      async work(request) {
+        await poll(request, (outcome) => pace(lane, outcome));
+        lane.pending--;
+      },
+    }),
+    ...{
+      pending: 0,
+      failures: 0,
+      unansweredSinceMs: undefined,
+      pausedUntilMs: 0,
+      usedAtMs,
+      polled: undefined,
+    },
+  };
+  return lane;
+}
+
 const isStalled = ({ failures, pausedUntilMs }: Lane): boolean =>
   failures > 0 || performance.now() < pausedUntilMs;
 
+const recentPolls = (lane: Lane | undefined): Lane["polled"] =>
+  lane?.polled && performance.now() - lane.polled.atMs < POLLED_APART_MAX_MS ? lane.polled : undefined;
+
 const silentMs = (lane: Lane | undefined): number =>
-  lane?.unansweredSinceMs === undefined ? 0 : performance.now() - lane.unansweredSinceMs;
+  lane?.unansweredSinceMs === undefined || !recentPolls(lane)
+    ? 0
+    : performance.now() - lane.unansweredSinceMs;
 
 /** Pauses a lane whose poll was not answered, or was rate limited. */
 function pace(lane: Lane, outcome: PollOutcome): void {
@@ -122,8 +145,11 @@ function pace(lane: Lane, outcome: PollOutcome): void {
   const hasFailed =
     !isAnswered(outcome) && outcome.outcome !== "rate_limited" && outcome.outcome !== "unroutable";
   const isUnsent = outcome.outcome === "overloaded" || outcome.outcome === "unroutable";
-  if (isAnswered(outcome)) lane.unansweredSinceMs = undefined;
-  else if (!isUnsent) lane.unansweredSinceMs ??= performance.now();
+  const nowMs = performance.now();
+  const recent = recentPolls(lane);
+  if (isAnswered(outcome) || !recent) lane.unansweredSinceMs = undefined;
+  if (!isAnswered(outcome) && !isUnsent) lane.unansweredSinceMs ??= nowMs;
+  lane.polled = { sinceMs: recent?.sinceMs ?? nowMs, atMs: nowMs };
   lane.failures = hasFailed ? lane.failures + 1 : 0;
   let pauseMs = 0;
   if (hasFailed) {

@@ -19,7 +19,7 @@ const COLLECT_EVERY_MS = 60_000;
 const COLLECT_BATCHES_MAX = 4;
 /** A task is polled again after a tenth of its age, and at least every five minutes. */
 const AGE_SHARE = 0.1;
-/** An upstream that has answered nothing for this share of the maximum age is silent. */
+/** An upstream that has answered nothing for this share of the maximum age is silent; one is polled for as long before a task ends unanswered. */
 const SILENT_SHARE = 0.1;
 const POLL_EVERY_MAX_MS = 5 * 60_000;
 
@@ -214,9 +214,14 @@ export class Sweeper {
     });
     reportPoll(this.#options, { requestId: pollId, taskId: request.taskId }, outcome);
     ended(outcome);
-    const verdict = judge(task, outcome);
+    const verdict = judge(task, outcome) ?? this.#unanswered(request, task, outcome);
     // Without a verdict, the task is polled again when its lease ends.
     return verdict ? this.#observe(request, task, verdict) : outcome.outcome;
+  }
+
+  #unanswered(request: OpenRequest, task: AgingTask, outcome: PollOutcome): Verdict | undefined {
+    const isPolledLong = this.#polls.polledMs(request.upstream) >= task.maxAgeMs * SILENT_SHARE;
+    return isPolledLong && outcome.outcome !== "overloaded" ? endUnanswered(task) : undefined;
   }
 
   async #observe(request: OpenRequest, task: AgingTask, verdict: Verdict): Promise<string> {

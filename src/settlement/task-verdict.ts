@@ -51,11 +51,10 @@ export const isAnswered = (outcome: PollOutcome): boolean => !NO_ANSWER.has(outc
  * | a state that is not known                 | the last one  | expired         | expired               |
  * | gone: an envelope with code 404           | gone          | gone            | expired               |
  * | a refusal of the task itself              | nothing       | expired         | expired               |
- * | no answer about the task                  | nothing       | nothing         | expired, unanswered   |
+ * | no answer about the task                  | nothing       | nothing         | `endUnanswered`       |
  * | never sent, for want of a connection      | nothing       | nothing         | nothing               |
  *
- * OBSERVE ends a task on its third `gone` over a minute; `expired` ends it at once. An upstream that has answered nothing
- * for a tenth of the maximum age is not polled for a task past twice that age: such a task ends as without an answer.
+ * OBSERVE ends a task on its third `gone` over a minute; `expired` ends it at once.
  * @returns undefined when nothing is recorded and the task is asked for again
  */
 export function judge(task: AgingTask, answer: PollOutcome): Verdict | undefined {
@@ -68,13 +67,14 @@ export function judge(task: AgingTask, answer: PollOutcome): Verdict | undefined
   if (answer.outcome === "unknown_status") {
     return isOld ? ended(task, "expired") : task.last && { ...task.last, unanswered: false };
   }
-  if (answer.outcome === "overloaded") return undefined;
   if (answer.outcome === "gone") return ended(task, isOverdue(task) ? "expired" : "gone");
-  if (answer.outcome === "refused" && answer.aboutTask) return isOld ? ended(task, "expired") : undefined;
-  return endUnanswered(task);
+  return answer.outcome === "refused" && answer.aboutTask && isOld ? ended(task, "expired") : undefined;
 }
 
-/** Ends a task past twice its maximum age although the upstream says nothing about it. @returns undefined for a younger one */
+/**
+ * Ends a task past twice its maximum age although the upstream says nothing about it. Only the sweeper may, and only once it has polled
+ * that upstream for a while: after an outage of both, the first poll that fails is no evidence. @returns undefined for a younger one
+ */
 export const endUnanswered = (task: AgingTask): Verdict | undefined =>
   isOverdue(task) ? ended(task, "expired", true) : undefined;
 

@@ -158,7 +158,7 @@ export const RARE_INTERLEAVINGS: readonly Control[] = [
     patches: [
       {
         file: "src/settlement/task-verdict.ts",
-        from: "return endUnanswered(task);",
+        from: 'return answer.outcome === "refused" && answer.aboutTask && isOld ? ended(task, "expired") : undefined;',
         to: 'return isOld ? ended(task, "expired", true) : undefined;',
       },
     ],

@@ -124,6 +124,23 @@ test("an upstream is silent from its first unanswered poll to its next answer", 
   expect(lanes.silentMs(undefined)).toBe(0);
 });
 
+// Guarantee: a process that stood still takes none of that time for the upstream's silence.
+test("time without polls counts neither as polled nor as silent", async () => {
+  const { lanes, add } = givenLanes({ present: FAILED });
+  const state = () => [lanes.polledMs(undefined), lanes.silentMs(undefined)];
+  expect(state()).toEqual([0, 0]);
+  for (let minute = 0; minute < 3; minute++) {
+    add(undefined, 1);
+    await vi.advanceTimersByTimeAsync(MINUTE_MS);
+  }
+  expect(state()).toEqual([3 * MINUTE_MS, 3 * MINUTE_MS]);
+  await vi.advanceTimersByTimeAsync(10 * MINUTE_MS);
+  expect(state()).toEqual([0, 0]);
+  add(undefined, 1);
+  await vi.advanceTimersByTimeAsync(MINUTE_MS);
+  expect(state()).toEqual([MINUTE_MS, MINUTE_MS]);
+});
+
 test.each([
   [undefined, 10],
   [3, 10],

@@ -132,6 +132,21 @@ test("an upstream that answers is asked about each task, however old", async () 
   await sweeper.stop();
 });
 
+// Guarantee: after an outage of gateway and upstream, no task ends because the first polls fail.
+test("a task past twice its maximum age ends unanswered only after a while of polls of its upstream", async () => {
+  vi.useFakeTimers();
+  const failed: PollOutcome = { outcome: "failed", detail: "" };
+  const says = { present: failed };
+  const { sweeper, asked, ended } = givenOldTasks({ overdue: 3, young: 0, says: () => says.present });
+  sweeper.start();
+  await vi.advanceTimersByTimeAsync(TASKS.maxAgeMs / 10 - 30_000);
+  expect(asked.length).toBeGreaterThan(3);
+  expect(ended.size).toBe(0);
+  await vi.advanceTimersByTimeAsync(90_000);
+  expect(ended.size).toBe(3);
+  await sweeper.stop();
+});
+
 afterEach(() => vi.useRealTimers());
 
 /**

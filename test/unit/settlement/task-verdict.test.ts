@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { isAnswered, judge } from "../../../src/settlement/task-verdict.ts";
+import { endUnanswered, isAnswered, judge } from "../../../src/settlement/task-verdict.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 const MAX_AGE_MS = 7_200_000;
@@ -24,10 +24,11 @@ const refused = (aboutTask: boolean): PollOutcome => ({
   aboutTask,
 });
 
+const aged = (ageMs: number) => ({ taskId: "t", createdAtMs: 0, ageMs, maxAgeMs: MAX_AGE_MS });
 const judged = (ageMs: number, answer: PollOutcome): string => {
-  const verdict = judge({ taskId: "t", createdAtMs: 0, ageMs, maxAgeMs: MAX_AGE_MS }, answer);
-  if (!verdict) return "nothing";
-  return verdict.unanswered ? `${verdict.status}, unanswered` : verdict.status;
+  const verdict = judge(aged(ageMs), answer);
+  expect(verdict?.unanswered ?? false).toBe(false);
+  return verdict?.status ?? "nothing";
 };
 
 test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
@@ -51,29 +52,28 @@ test.each<[string, PollOutcome, young: string, old: string, overdue: string]>([
   ],
   ["gone", { outcome: "gone" }, "gone", "gone", "expired"],
   ["a refusal of the task", refused(true), "nothing", "expired", "expired"],
-  ["a refusal that is not of the task", refused(false), "nothing", "nothing", "expired, unanswered"],
+  ["a refusal that is not of the task", refused(false), "nothing", "nothing", "nothing"],
   ...(["failed", "timed_out", "misrouted", "unroutable", "refused_gateway"] as const).map(
     (outcome): [string, PollOutcome, string, string, string] => [
       outcome,
       { outcome, detail: "" },
       "nothing",
       "nothing",
-      "expired, unanswered",
+      "nothing",
     ],
   ),
   ["never sent", { outcome: "overloaded", detail: "" }, "nothing", "nothing", "nothing"],
-  [
-    "429",
-    { outcome: "rate_limited", retryAfterSeconds: 7, detail: "" },
-    "nothing",
-    "nothing",
-    "expired, unanswered",
-  ],
+  ["429", { outcome: "rate_limited", retryAfterSeconds: 7, detail: "" }, "nothing", "nothing", "nothing"],
 ])("%s ends a task only where it is evidence", (_, answer, young, old, overdue) => {
   expect(judged(AGES.young, answer), "below the maximum age").toBe(young);
   expect(judged(AGES.old, answer), "at the maximum age").toBe(old);
   expect(judged(AGES.stillOld, answer), "just below twice that").toBe(old);
   expect(judged(AGES.overdue, answer), "at twice the maximum age").toBe(overdue);
+});
+
+test("without an answer a task ends at twice its maximum age and not before", () => {
+  expect(endUnanswered(aged(AGES.stillOld))).toBeUndefined();
+  expect(endUnanswered(aged(AGES.overdue))).toMatchObject({ status: "expired", unanswered: true });
 });
 
 test("what the upstream says is recorded as it is; what ends without it is a failed task of the API", () => {
