@@ -57,3 +57,52 @@ test("a folder that cannot be written is said once, and what came meanwhile is w
   await file.save();
   expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("3-0");
 });
+
+const termOf = (term: number, replid: string) => ({ term, replid, at: { host: "h", port: term } });
+
+// Guarantee: entries that an operator has accepted as lost are asked for by no gateway that reads the folder later.
+test.each([
+  ["before", ["a", "b"]],
+  ["after", ["b", "a"]],
+])("the latest acceptance counts, read %s what was confirmed until then", async (_, [first, second]) => {
+  const write = (name: string | undefined, content: object) =>
+    writeFile(
+      join(folder, `${name}.last-entries.json`),
+      JSON.stringify({ format: 1, stores: { store: content } }),
+    );
+  await write(first, { acceptedAt: 7, entries: { [LEDGER]: entryOf("3-0") }, terms: { t: termOf(2, "r") } });
+  await write(second, { acceptedAt: 0, entries: { [LEDGER]: entryOf("9-0") }, terms: { t: termOf(3, "s") } });
+  const file = new LastConfirmedFile(folder, createLogger("silent"));
+  expect(file.of("store")).toEqual({ acceptedAt: 7, entries: new Map([[LEDGER, entryOf("3-0")]]) });
+  expect(file.term("store", "t")).toEqual(termOf(3, "s"));
+});
+
+// Guarantee: no gateway goes back to a primary whose term was over.
+test("a term is replaced by a later one, and by another server's of the same number, and survives a restart", async () => {
+  const file = new LastConfirmedFile(folder, createLogger("silent"));
+  for (const [term, replid, kept] of [
+    [2, "r", 2],
+    [1, "s", 2],
+    [2, "s", 2],
+    [3, "r", 3],
+  ] as const) {
+    file.keepTerm("store", "t", termOf(term, replid));
+    expect(file.term("store", "t")).toEqual(termOf(kept, term === 1 ? "r" : replid));
+  }
+  await file.save();
+  expect(new LastConfirmedFile(folder, createLogger("silent")).term("store", "t")).toEqual(termOf(3, "r"));
+});
+
+test("eight stores are remembered; the one known longest is forgotten with its terms", async () => {
+  const file = new LastConfirmedFile(folder, createLogger("silent"));
+  for (let at = 1; at <= 9; at++) {
+    file.keep(`store ${at}`, LEDGER, entryOf("1-0"));
+    file.keepTerm(`store ${at}`, "t", termOf(1, "r"));
+    if (at === 8) expect(file.term("store 1", "t")).toBeDefined();
+  }
+  await file.save();
+  expect([...readLastConfirmed(folder).keys()]).toEqual(
+    Array.from({ length: 8 }, (_, at) => `store ${at + 2}`),
+  );
+  expect(file.term("store 1", "t")).toBeUndefined();
+});
