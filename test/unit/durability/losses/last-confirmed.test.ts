@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -29,6 +29,8 @@ test("only files of silent processes that were read, and have not changed since,
   await givenFile("ended", "5-0");
   await givenFile("later-release", "9-0", 2);
   await givenFile("woke-up", "6-0");
+  await givenFile("running", "4-0");
+  await utimes(join(folder, "running.last-entries.json"), OLD, new Date());
   await writeFile(join(folder, "cut.last-entries.json"), '{"format":1,"stor');
   await utimes(join(folder, "cut.last-entries.json"), OLD, OLD);
   const file = new LastConfirmedFile(folder, createLogger("silent"));
@@ -37,7 +39,7 @@ test("only files of silent processes that were read, and have not changed since,
   file.keep("store", LEDGER, entryOf("7-0"));
   await file.save();
   const left = (await readdir(folder)).map((name) => name.split(".")[0]);
-  expect(left).toEqual(expect.arrayContaining(["later-release", "woke-up", "cut"]));
+  expect(left).toEqual(expect.arrayContaining(["later-release", "woke-up", "running", "cut"]));
   expect(left).not.toContain("ended");
   expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("8-0");
 });
@@ -56,6 +58,29 @@ test("a folder that cannot be written is said once, and what came meanwhile is w
   await rm(folder);
   await file.save();
   expect(readLastConfirmed(folder).get("store")?.entries.get(LEDGER)?.id).toBe("3-0");
+  await rm(folder, { recursive: true });
+  await writeFile(folder, "in its place again");
+  file.keep("store", LEDGER, entryOf("4-0"));
+  await file.save();
+  expect(lines.filter((line) => line.includes("cannot be written"))).toHaveLength(2);
+});
+
+// Guarantee: an acceptance survives the gateway that has read it, and what changes nothing writes nothing: it is asked each second.
+test("an acceptance is written, and what is known already is not written again", async () => {
+  const file = new LastConfirmedFile(folder, createLogger("silent"));
+  expect(file.of("store")).toEqual({ acceptedAt: 0, entries: new Map() });
+  file.keep("store", LEDGER, entryOf("1-0"));
+  file.keepTerm("store", "t", termOf(1, "r"));
+  await file.save();
+  const [name] = await readdir(folder);
+  const { ino } = await stat(join(folder, name!));
+  file.keep("store", LEDGER, entryOf("1-0"));
+  file.keepTerm("store", "t", termOf(1, "r"));
+  await file.save();
+  expect((await stat(join(folder, name!))).ino).toBe(ino);
+  file.accept("store", 7);
+  await file.save();
+  expect(readLastConfirmed(folder).get("store")).toEqual({ acceptedAt: 7, entries: new Map() });
 });
 
 const termOf = (term: number, replid: string) => ({ term, replid, at: { host: "h", port: term } });
