@@ -474,6 +474,28 @@ describe("a restored store", () => {
   });
 });
 
+// Guarantee: no charge that a journal still has is made twice, though the clock was set back between an account's entries.
+test("an account's charges up to its latest entry are refused, and that need not be its last one", async () => {
+  await givenExample(stage);
+  await (await stage.copier()).copy();
+  const latest = "2026-02-03T04:05:06Z";
+  await stage.database.query(
+    `UPDATE tollgate.ledger_rows SET at = '${latest}' WHERE reference = 'order-1040'`,
+  );
+  await restored();
+  expect((await accountOf(empty.redis, "acme")).collected_until).toBe(String(Date.parse(latest)));
+});
+
+test("a ledger with a gap is refused, also where the balances say nothing of it", async () => {
+  await givenExample(stage);
+  await (await stage.copier()).copy();
+  await stage.database.query(
+    `DELETE FROM tollgate.ledger_rows WHERE account_id = 'acme' AND request_id = (
+      SELECT request_id FROM tollgate.ledger_rows WHERE account_id = 'acme' AND reason = 'refund' LIMIT 1)`,
+  );
+  await expect(restored()).rejects.toThrow("does not add up");
+});
+
 /** All entries of a ledger, each with its fields by name. */
 async function fieldsOf(
   redis: Redis,
