@@ -369,24 +369,24 @@ describe("a restored store", () => {
     }
   });
 
-  // Guarantee: a cap holds through a disaster; a key that replaced another has spent what that one had.
+  // Guarantee: a cap holds through a disaster; keys that replaced each other have spent what all of them had.
   test("keys have spent what they had this month, without what was refunded", async () => {
     const [key, idle] = [await stage.givenKey("acme"), await stage.givenKey("acme")];
     await stage.ended(key, "completed");
     await stage.ended(key, "bound");
     await stage.ended(key, "failed");
     await (await stage.expired(key)).reclaim();
-    const { keyId: heir } = await rotateKey(
-      stage.nodes,
-      await findKey(stage.nodes, key.keyId),
-      3_600_000,
-      cliActor(),
-    );
+    const line = [key];
+    for (const _ of times(2, () => undefined)) {
+      const old = await findKey(stage.nodes, line.at(-1)!.keyId);
+      line.push(await rotateKey(stage.nodes, old, 3_600_000, cliActor()));
+      await stage.ended(line.at(-1)!, "completed");
+    }
     const spentOf = async (nodes: RedisNodes) =>
-      Promise.all([key.keyId, heir, idle.keyId].map(async (id) => (await findKey(nodes, id)).spentThisMonth));
-    expect(await spentOf(stage.nodes)).toEqual([30, 30, 0]);
+      Promise.all([...line, idle].map(async ({ keyId }) => (await findKey(nodes, keyId)).spentThisMonth));
+    expect(await spentOf(stage.nodes)).toEqual([50, 50, 50, 0]);
     await restored();
-    expect(await spentOf(empty.nodes)).toEqual([30, 30, 0]);
+    expect(await spentOf(empty.nodes)).toEqual([50, 50, 50, 0]);
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
