@@ -324,6 +324,26 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
+  // Guarantee: what has ended is not polled and refunded once more, and what was never sent is no request.
+  test("a task that failed and was not refunded has ended, and what was never sent does not count", async () => {
+    const key = await stage.givenKey("acme");
+    const { stage: own, generation } = await stage.ended(key, "bound");
+    await own.observe(generation, "failed", { refundFailed: false });
+    const refunded = await stage.ended(key, "failed");
+    const unsent = own.request(generation.key);
+    await own.admit(unsent);
+    await own.void(unsent, "unsent");
+    await (await stage.copier()).copy();
+    // As if its entries had been copied, and its record not yet.
+    await stage.database.query(
+      `DELETE FROM tollgate.request_rows WHERE request_id = '${refunded.requestId}'`,
+    );
+    expect((await restored()).tasks).toBe(0);
+    const account = await readAccount(stage.nodes, "acme");
+    expect(account).toMatchObject({ totalRequests: 2, balance: 990 });
+    expect(await readAccount(empty.nodes, "acme")).toEqual(account);
+  });
+
   // Guarantee: nobody gets back what a task cost that ended long ago.
   test.each([
     ["collected before there was an archive", "9 days", "1 day", 0],
