@@ -166,6 +166,15 @@ test("an archive that does not fit to Redis is believed nothing about money", as
   const { readArchived } = archiveLookUps(stage.url);
   const again = () => grantCredits(stage.nodes, "acme", 70, "old", ANN, readArchived);
   expect(await again()).toMatchObject({ outcome: "duplicate", balance: 1210 });
+  const gap = [partition, "0-0", archivedTo.streamId];
+  await stage.database.query(
+    "INSERT INTO tollgate.ledger_gaps (partition, after, until) VALUES ($1, $2, $3)",
+    gap,
+  );
+  expect(await again(), "none of the account's entries is in the gap").toMatchObject({ balance: 1210 });
+  await stage.database.query("DELETE FROM tollgate.ledger_rows WHERE reference LIKE 'key:%'");
+  await expect(again()).rejects.toThrow("the archive lacks ledger entries that have left Redis");
+  await stage.database.query("DELETE FROM tollgate.ledger_gaps");
   await stage.redis.xdel(partitionNames(partition).ledger, archivedTo.streamId);
   await expect(again()).rejects.toThrow("Redis has lost ledger entries that the archive has");
   await stage.database.query("DELETE FROM tollgate.ledger_rows WHERE reference IN ('older', 'new')");
