@@ -163,8 +163,10 @@ test("an archive that does not fit to Redis is believed nothing about money", as
   const archivedTo = (await stage.entries()).filter((entry) => entry.partition === partition).at(-1)!;
   for (const _ of [1, 2])
     await trimLedger(scriptsOf(stage.redis).run, { partition, archivedTo, keepMs: 0, keepReferencesMs: 0 });
-  const { readArchived } = archiveLookUps(stage.url);
-  const again = () => grantCredits(stage.nodes, "acme", 70, "old", ANN, readArchived);
+  const lookUps = archiveLookUps(stage.url);
+  const again = () => grantCredits(stage.nodes, "acme", 70, "old", ANN, lookUps.readArchived);
+  const refund = () => refundTask(stage.nodes, "task_1", { reason: "r", reference: "f" }, ANN, lookUps);
+  await expect(refund()).rejects.toThrow("no task or request task_1 was charged");
   expect(await again()).toMatchObject({ outcome: "duplicate", balance: 1210 });
   const gap = [partition, "0-0", archivedTo.streamId];
   await stage.database.query(
@@ -179,6 +181,7 @@ test("an archive that does not fit to Redis is believed nothing about money", as
   await expect(again()).rejects.toThrow("Redis has lost ledger entries that the archive has");
   await stage.database.query("DELETE FROM tollgate.ledger_rows WHERE reference IN ('older', 'new')");
   await expect(again()).rejects.toThrow("the archive lacks ledger entries that have left Redis");
+  await expect(refund()).rejects.toThrow("the archive lacks ledger entries that have left Redis");
   expect((await readAccount(stage.nodes, "acme")).balance).toBe(1210);
 });
 
