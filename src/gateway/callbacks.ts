@@ -200,7 +200,7 @@ function take(
   count.left = Math.min(most, count.left + (nowMs - count.atMs) / everyMs);
   count.atMs = nowMs;
   counts.set(name, count);
-  if (count.left < 1) return Math.max(1, (1 - count.left) * everyMs);
+  if (count.left < 1) return (1 - count.left) * everyMs;
   count.left--;
   return 0;
 }

@@ -179,7 +179,7 @@ const RETRY_AFTER_S_MAX = 86_400;
 /** Seconds or a date (RFC 9110 10.2.3). @returns 1 to a day, in seconds; undefined where it makes no sense */
 export function retryAfterS(header: string | string[] | undefined, nowMs: number): number | undefined {
   const text = (Array.isArray(header) ? header[0] : header)?.trim();
-  if (text === undefined || text === "") return undefined;
+  if (text === undefined) return undefined;
   const seconds = /^\d{1,15}$/.test(text) ? Number(text) : secondsUntil(text, nowMs);
   if (seconds === undefined) return undefined;
   return Math.min(Math.max(seconds, 1), RETRY_AFTER_S_MAX);
@@ -217,7 +217,6 @@ function failureReason(error: Error & { code?: string }): string {
   if (CLOSED.has(code)) return "the connection was closed before an answer";
   if (CERTIFICATE.test(code)) return `its certificate is not valid (${code})`;
   if (/^(ERR_SSL|EPROTO)/.test(code)) return "TLS could not be agreed on";
-  if (code === "UND_ERR_HEADERS_TIMEOUT") return "no answer in time";
   if (code === "UND_ERR_HEADERS_OVERFLOW") return "the headers of the answer are too large";
   if (error.name === "HTTPParserError" || /^HPE_/.test(code)) return "the answer is not HTTP/1.1";
   if (code === "UND_ERR_ABORTED" && /^Proxy response/.test(error.message))

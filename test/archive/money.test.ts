@@ -153,6 +153,38 @@ test("adjustments and refunds are archived with who and why, counted apart, and 
   }
 });
 
+// Guarantee: a reference that the archive may have lost, or that Redis has, is not taken for one that was never used.
+test("an archive that does not fit to Redis is believed nothing about money", async () => {
+  await stage.givenKey("acme");
+  for (const reference of ["old", "older", "new"])
+    await grantCredits(stage.nodes, "acme", 70, reference, ANN);
+  await (await stage.copier()).copy();
+  const partition = partitionOf("acme", PARTITIONS);
+  const archivedTo = (await stage.entries()).filter((entry) => entry.partition === partition).at(-1)!;
+  for (const _ of [1, 2])
+    await trimLedger(scriptsOf(stage.redis).run, { partition, archivedTo, keepMs: 0, keepReferencesMs: 0 });
+  const lookUps = archiveLookUps(stage.url);
+  const again = () => grantCredits(stage.nodes, "acme", 70, "old", ANN, lookUps.readArchived);
+  const refund = () => refundTask(stage.nodes, "task_1", { reason: "r", reference: "f" }, ANN, lookUps);
+  await expect(refund()).rejects.toThrow("no task or request task_1 was charged");
+  expect(await again()).toMatchObject({ outcome: "duplicate", balance: 1210 });
+  const gap = [partition, "0-0", archivedTo.streamId];
+  await stage.database.query(
+    "INSERT INTO tollgate.ledger_gaps (partition, after, until) VALUES ($1, $2, $3)",
+    gap,
+  );
+  expect(await again(), "none of the account's entries is in the gap").toMatchObject({ balance: 1210 });
+  await stage.database.query("DELETE FROM tollgate.ledger_rows WHERE reference LIKE 'key:%'");
+  await expect(again()).rejects.toThrow("the archive lacks ledger entries that have left Redis");
+  await stage.database.query("DELETE FROM tollgate.ledger_gaps");
+  await stage.redis.xdel(partitionNames(partition).ledger, archivedTo.streamId);
+  await expect(again()).rejects.toThrow("Redis has lost ledger entries that the archive has");
+  await stage.database.query("DELETE FROM tollgate.ledger_rows WHERE reference IN ('older', 'new')");
+  await expect(again()).rejects.toThrow("the archive lacks ledger entries that have left Redis");
+  await expect(refund()).rejects.toThrow("the archive lacks ledger entries that have left Redis");
+  expect((await readAccount(stage.nodes, "acme")).balance).toBe(1210);
+});
+
 const NO_SALE = { package: null, amount_paid: null, currency: null, of_reference: null };
 
 // Guarantee: a grant that has left Redis is taken back as far as it is left, and only if the archive can be asked.

@@ -324,6 +324,26 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
+  // Guarantee: what has ended is not polled and refunded once more, and what was never sent is no request.
+  test("a task that failed and was not refunded has ended, and what was never sent does not count", async () => {
+    const key = await stage.givenKey("acme");
+    const { stage: own, generation } = await stage.ended(key, "bound");
+    await own.observe(generation, "failed", { refundFailed: false });
+    const refunded = await stage.ended(key, "failed");
+    const unsent = own.request(generation.key);
+    await own.admit(unsent);
+    await own.void(unsent, "unsent");
+    await (await stage.copier()).copy();
+    // As if its entries had been copied, and its record not yet.
+    await stage.database.query(
+      `DELETE FROM tollgate.request_rows WHERE request_id = '${refunded.requestId}'`,
+    );
+    expect((await restored()).tasks).toBe(0);
+    const account = await readAccount(stage.nodes, "acme");
+    expect(account).toMatchObject({ totalRequests: 2, balance: 990 });
+    expect(await readAccount(empty.nodes, "acme")).toEqual(account);
+  });
+
   // Guarantee: nobody gets back what a task cost that ended long ago.
   test.each([
     ["collected before there was an archive", "9 days", "1 day", 0],
@@ -369,24 +389,24 @@ describe("a restored store", () => {
     }
   });
 
-  // Guarantee: a cap holds through a disaster; a key that replaced another has spent what that one had.
+  // Guarantee: a cap holds through a disaster; keys that replaced each other have spent what all of them had.
   test("keys have spent what they had this month, without what was refunded", async () => {
     const [key, idle] = [await stage.givenKey("acme"), await stage.givenKey("acme")];
     await stage.ended(key, "completed");
     await stage.ended(key, "bound");
     await stage.ended(key, "failed");
     await (await stage.expired(key)).reclaim();
-    const { keyId: heir } = await rotateKey(
-      stage.nodes,
-      await findKey(stage.nodes, key.keyId),
-      3_600_000,
-      cliActor(),
-    );
+    const line = [key];
+    for (const _ of times(2, () => undefined)) {
+      const old = await findKey(stage.nodes, line.at(-1)!.keyId);
+      line.push(await rotateKey(stage.nodes, old, 3_600_000, cliActor()));
+      await stage.ended(line.at(-1)!, "completed");
+    }
     const spentOf = async (nodes: RedisNodes) =>
-      Promise.all([key.keyId, heir, idle.keyId].map(async (id) => (await findKey(nodes, id)).spentThisMonth));
-    expect(await spentOf(stage.nodes)).toEqual([30, 30, 0]);
+      Promise.all([...line, idle].map(async ({ keyId }) => (await findKey(nodes, keyId)).spentThisMonth));
+    expect(await spentOf(stage.nodes)).toEqual([50, 50, 50, 0]);
     await restored();
-    expect(await spentOf(empty.nodes)).toEqual([30, 30, 0]);
+    expect(await spentOf(empty.nodes)).toEqual([50, 50, 50, 0]);
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
@@ -472,6 +492,28 @@ describe("a restored store", () => {
     }
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, entries: 3 });
   });
+});
+
+// Guarantee: no charge that a journal still has is made twice, though the clock was set back between an account's entries.
+test("an account's charges up to its latest entry are refused, and that need not be its last one", async () => {
+  await givenExample(stage);
+  await (await stage.copier()).copy();
+  const latest = "2026-02-03T04:05:06Z";
+  await stage.database.query(
+    `UPDATE tollgate.ledger_rows SET at = '${latest}' WHERE reference = 'order-1040'`,
+  );
+  await restored();
+  expect((await accountOf(empty.redis, "acme")).collected_until).toBe(String(Date.parse(latest)));
+});
+
+test("a ledger with a gap is refused, also where the balances say nothing of it", async () => {
+  await givenExample(stage);
+  await (await stage.copier()).copy();
+  await stage.database.query(
+    `DELETE FROM tollgate.ledger_rows WHERE account_id = 'acme' AND request_id = (
+      SELECT request_id FROM tollgate.ledger_rows WHERE account_id = 'acme' AND reason = 'refund' LIMIT 1)`,
+  );
+  await expect(restored()).rejects.toThrow("does not add up");
 });
 
 /** All entries of a ledger, each with its fields by name. */

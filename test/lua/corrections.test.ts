@@ -200,6 +200,32 @@ test("a time before the first charge needs no archive where nothing has left Red
     expect(await run({ ...terms, fromMs, isDryRun: true })).toMatchObject({ charges: charges + 1 });
 });
 
+// Guarantee: two corrections whose times meet give back each charge between them, and none twice.
+test("the beginning of the time is in it, and its end is not", async () => {
+  const { terms } = await givenHour();
+  const { shown } = await run({ ...terms, isDryRun: true });
+  const { atMs } = shown[0]!.entry;
+  const foundIn = async (fromMs: number, toMs: number) =>
+    (await run({ ...terms, fromMs, toMs, isDryRun: true })).shown.filter(({ entry }) => entry.atMs === atMs);
+  expect(await foundIn(atMs, atMs + 1)).not.toEqual([]);
+  expect(await foundIn(terms.fromMs - 1000, atMs)).toEqual([]);
+  expect(await foundIn(atMs + 1, terms.toMs)).toEqual([]);
+});
+
+test("many wrong charges are all counted and given back, and a hundred of them shown", async () => {
+  const { stage, terms } = await givenHour();
+  const key = await stage.givenKey({
+    accountId: "many",
+    credits: 20_000,
+    rate_limit: 1000,
+    max_concurrent: 1000,
+  });
+  for (const request of times(120, () => stage.request(key, { price: 100 }))) await stage.givenTask(request);
+  await nextMs();
+  const { shown, charges, running } = await run({ ...terms, toMs: Date.now() });
+  expect([shown.length, charges, running]).toEqual([100, 125, 121]);
+});
+
 test("a price file narrows it down to the charges that name it", async () => {
   const { listed, terms } = await givenHour();
   const found = await run({ ...terms, priceList: "wrong.yaml" });

@@ -5,7 +5,11 @@ import type { Redis } from "ioredis";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { detachArchive } from "../../src/archive/archive-record.ts";
 import { LastConfirmedFile } from "../../src/durability/losses/last-confirmed.ts";
+import { correctCharges } from "../../src/ledger/corrections.ts";
+import { adjustCredits } from "../../src/operations/credits/adjustments.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
+import { reverseGrant } from "../../src/operations/credits/reversals.ts";
 import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
@@ -93,6 +97,10 @@ async function givenOn(server: Redis): Promise<Given> {
 /** Operators' writes to the server of one account alone. */
 const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
   "a grant": (nodes, { key }) => grantCredits(nodes, key.accountId, 5, "invoice 1", cliActor()),
+  "a reversal": (nodes, { key }) =>
+    reverseGrant(nodes, key.accountId, { of: "invoice 1", reference: "r-1", reason: "r" }, cliActor()),
+  "an adjustment": (nodes, { key }) =>
+    adjustCredits(nodes, key.accountId, { amount: 1, reference: "a-1", reason: "r" }, cliActor()),
   "a key of an account": (nodes, { key, server }) =>
     issueKey(
       nodes,
@@ -113,7 +121,7 @@ const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknow
   "a revocation": async (nodes, { key }) => revokeKey(nodes, await findKey(nodes, key.keyId), cliActor()),
 };
 
-/** Operators' writes to it, and to another server or before it. */
+/** Operators' writes to it, and to another server or before it, or of a task that has not ended. */
 const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
   "a key whose index is there": (nodes, { server }) =>
     issueKey(
@@ -132,6 +140,14 @@ const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<
     await nodes.ofName(name).set(name, `${randomId("key")} ${accountId}`);
     await issueKey(nodes, { token }, cliActor()).finally(() => nodes.ofName(name).del(name));
   },
+  "a refund": (nodes, { name }) =>
+    refundTask(nodes, `task_${name}`, { reference: "f-1", reason: "r" }, cliActor()),
+  corrections: (nodes) =>
+    correctCharges(
+      nodes,
+      { fromMs: 0, toMs: 1, prices: [], reference: "c-1", reason: "r", isDryRun: false },
+      cliActor(),
+    ),
   "a freeze": (nodes, { server }) => freezePartitions(nodes, [partitionOn(server)]),
   "a thaw": (nodes, { server }) => thawPartitions(nodes, [partitionOn(server)]),
   "the end of an archive": (nodes) => detachArchive(nodes),

@@ -103,6 +103,38 @@ test("a reversal that is repeated with another amount is refused, and with the s
   await soundly(accountId, { recharged: 100, reversed: 100 });
 });
 
+// Guarantee: credits that were bought long ago are given back as well, and nothing is that was never bought.
+test("of a grant that Redis has forgotten the archive says what it was, and of nothing else", async () => {
+  const { accountId, stage, grant, reverse } = await givenAccount();
+  await grant(100, "order 1");
+  const first = await reverse("order 1", "r-1", 10);
+  const { checkpoint } = accountNames(stage.partition, accountId);
+  await redis.client.set(checkpoint, "entry 1-0 balance 0 entries 1 forgotten 1");
+  const old = { details: "", amount: 7, requestId: "", taskId: "", endpoint: "" };
+  const archived: Record<string, object> = {
+    "old trial": { ...old, kind: "trial", reference: "old trial" },
+    "old mistake": { ...old, kind: "adjustment", type: "recharge", reason: "r", reference: "old mistake" },
+  };
+  const asked: string[] = [];
+  const read: ReadArchived = async (_nodes, _id, reference) => {
+    asked.push(reference);
+    return archived[reference] as LedgerEntry | undefined;
+  };
+  const taken = (of: string, reference: string) => problemOf(reverse(of, reference, 5, nodes, read));
+  expect(await taken("old trial", "r-2")).toBe("done");
+  expect(await taken("old mistake", "r-3")).toBe("grant_not_found");
+  expect(await taken("never", "r-4")).toBe("grant_not_found");
+  expect(asked).toEqual(["old trial", "r-2", "old mistake", "r-3", "never", "r-4"]);
+  expect(await reverse("order 1", "r-1", 10, nodes, () => Promise.reject(new Error("away")))).toEqual({
+    ...{ ...first, outcome: "duplicate" },
+    balance: 85,
+  });
+  for (const of of ["order 1", "old trial"])
+    expect(await problemOf(reverse(of, "r-5", 5))).toBe("unavailable");
+  expect(await problemOf(reverse("old trial", "r-2", 5))).toBe("done");
+  expect((await readAccount(nodes, accountId)).balance).toBe(85);
+});
+
 test("three reversals at once take a grant back once", async () => {
   const { accountId, grant, reverse } = await givenAccount();
   await grant(100, "order 1");

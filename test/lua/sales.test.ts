@@ -3,8 +3,8 @@ import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumOfMoney } from "../../src/domain/money.ts";
 import { rollUp } from "../../src/jobs/rollup-work.ts";
-import { salesOf } from "../../src/ledger/sales.ts";
-import { META, soldName } from "../../src/records/names.ts";
+import { amountsPaid, salesOf } from "../../src/ledger/sales.ts";
+import { META, partitionNames, soldName } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { oneNode } from "../../src/redis/store-facts.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
@@ -98,6 +98,41 @@ test("grants add up by kind, package and currency, and money is exact", async ()
     }),
     { numRuns: 40 },
   );
+});
+
+// Guarantee: what was paid for credits is all there, whichever partitions have the accounts.
+test("the sales of all partitions are one sum, and say from when on they count", async () => {
+  await server.client.flushall();
+  await server.client.hset(META, { partitions: 2, id: "store", layout: "1" });
+  const nodes = oneNode(server.client);
+  expect((await salesOf(nodes, MONTH)).sinceMs).toBeGreaterThan(BEGIN_MS);
+  const bought = {
+    kind: "purchase",
+    credits: 100,
+    package: "basic",
+    paid: { amount: "9.90", currency: "USD" },
+  };
+  const { run } = createScriptRunner(server.client, { form: { checksFrozen: false, crossesSlots: false } });
+  for (const partition of [0, 1]) {
+    await writeEntries(server.client, partition, [
+      entryOf(bought as Grant, 1),
+      entryOf({ kind: "trial", credits: 5 }, 2),
+    ]);
+    await rollUp(run, { partition });
+  }
+  const { sales } = await salesOf(nodes, MONTH);
+  expect(sales).toEqual([
+    { kind: "purchase", package: "basic", currency: "USD", grants: 2, credits: 200, amountPaid: "19.80" },
+    { kind: "trial", package: "", currency: "", grants: 2, credits: 10, amountPaid: undefined },
+  ]);
+  expect(amountsPaid(sales)).toEqual({ USD: "19.80" });
+  for (const [since, shown] of [
+    [BEGIN_MS, undefined],
+    [BEGIN_MS + 1, BEGIN_MS + 1],
+  ] as const) {
+    await server.client.hset(partitionNames(1).rolled, "since", since);
+    expect((await salesOf(nodes, MONTH)).sinceMs).toBe(shown);
+  }
 });
 
 const nested = `${"[".repeat(1500)}${"]".repeat(1500)}`;

@@ -18,8 +18,10 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
   let latestMs = 0;
   const resent = new Set<string>();
 
+  const oldestFirst = (): Place[] => [...places.slice(next), ...places.slice(0, next)];
+
   const kept = (): SentCharge[] =>
-    [...places.slice(next), ...places.slice(0, next)]
+    oldestFirst()
       .filter(({ answeredMs }) => answeredMs >= latestMs - KEPT_MS)
       .map((place) => place.charge());
 
@@ -64,7 +66,8 @@ export function createConfirmedCharges(put: (charge: SentCharge) => Promise<void
     },
     forgetSentAgain(): void {
       if (resent.size === 0) return;
-      const others = places.filter(({ requestId }) => !resent.has(requestId));
+      // The next charges take the places of the oldest.
+      const others = oldestFirst().filter(({ requestId }) => !resent.has(requestId));
       places.splice(0, places.length, ...others);
       next = places.length === max ? 0 : places.length;
       resent.clear();

@@ -8,8 +8,14 @@ import { scriptsOf } from "../../redis/script-runner.ts";
 import { placeOfAccount, type RedisNodes, writablePlace } from "../../redis/store-facts.ts";
 import { reverse } from "../../scripts/credit-changes.ts";
 import { requireAccountId } from "../access/operator-values.ts";
-import { type Booked, book, type ReadArchived, requireReason, requireReference } from "./references.ts";
-import { transactionOfReference } from "./transactions.ts";
+import {
+  type Booked,
+  book,
+  fromArchive,
+  type ReadArchived,
+  requireReason,
+  requireReference,
+} from "./references.ts";
 
 interface ReversalTerms {
   /** The reference of the grant. */
@@ -70,7 +76,7 @@ function nothingLeft(of: string, { left, balance }: { left: number; balance: num
   return new OperatorError(`${why}; nothing is changed`, "nothing_left", "of");
 }
 
-/** The meaning of a grant's reference that Redis has forgotten; undefined for all others. */
+/** The meaning of a reference that Redis has forgotten. Without an archive, REVERSE refuses an account with forgotten references. */
 async function forgottenGrant(
   nodes: RedisNodes,
   partition: number,
@@ -78,25 +84,12 @@ async function forgottenGrant(
   of: string,
   readArchived: ReadArchived | undefined,
 ): Promise<string | undefined> {
-  const checkpoint = await readCheckpoint(nodes.of(partition), partition, accountId);
-  if (!checkpoint?.forgotten) return undefined;
-  const entry = await transactionOfReference(nodes, accountId, of, readArchived);
-  if (entry) return isGrant(kindOf(entry)) ? standsFor(entry) : undefined;
-  if (readArchived || (await isKnown(nodes, partition, accountId, of))) return undefined;
-  throw new OperatorError(
-    `nothing is changed: only the archive knows whether there was a grant ${of} long ago; set ARCHIVE_URL and run this again`,
-    "unavailable",
-  );
-}
-
-async function isKnown(
-  nodes: RedisNodes,
-  partition: number,
-  accountId: string,
-  of: string,
-): Promise<boolean> {
-  const { references } = accountNames(partition, accountId);
-  return (await nodes.of(partition).hexists(references, of)) === 1;
+  const redis = nodes.of(partition);
+  const checkpoint = await readCheckpoint(redis, partition, accountId);
+  if (!checkpoint?.forgotten || !readArchived) return undefined;
+  if (await redis.hexists(accountNames(partition, accountId).references, of)) return undefined;
+  const entry = await fromArchive(() => readArchived(nodes, accountId, of));
+  return entry && standsFor(entry);
 }
 
 /** Credits that reversals took back of grants, by the grants' references; of these entries of one account. */

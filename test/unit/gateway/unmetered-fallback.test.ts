@@ -14,6 +14,7 @@ const AWAY = new GatewayError("store_unavailable", "the breaker is open");
 /** One key at a gateway whose store has been away since the replies that it is told of. */
 function givenKey() {
   const clock = { nowMs: NOV_MS };
+  const store = { outage: async (): Promise<number | undefined> => 1, nowMs: () => clock.nowMs };
   const key = keyRef("key", "ann", 1);
   const usage = createKeyUsages().of(key);
   const context = {
@@ -22,7 +23,7 @@ function givenKey() {
     gateway: {
       fallback: createFallbackMemory({ find: async () => undefined }),
       metrics: { degraded: { inc: () => undefined } },
-      store: { outage: async () => 1, nowMs: () => clock.nowMs },
+      store,
     },
     key,
     usage,
@@ -30,10 +31,13 @@ function givenKey() {
   const state = { limit: 5, remaining: 5, resetAtMs: 0, concurrentLimit: 5, active: 0 };
   return {
     clock,
+    store,
     usage,
+    exchange: context.exchange,
     reply: (atMs: number, status: AccountStatus = "active", terms?: KeyTerms) =>
       rememberGoodKey(context, { state, tier: "standard", terms, restrictions: undefined, atMs }, status),
-    passes: () => passUnmetered(context, AWAY, true),
+    passes: (error: unknown = AWAY) => passUnmetered(context, error, true),
+    polls: () => passUnmetered(context, AWAY),
   };
 }
 
@@ -70,4 +74,38 @@ test("a new month has all of the cap, less what passed in this outage", async ()
   expect(await passes()).toBe(false);
   clock.nowMs = DEC_MS;
   expect([await passes(), await passes(), await passes()]).toEqual([true, true, false]);
+});
+
+test("a suspended account's tasks are polled during an outage, and a closed one's are not", async () => {
+  const { reply, passes, polls } = givenKey();
+  reply(1000, "suspended");
+  expect([await passes(), await polls()]).toEqual([false, true]);
+  reply(2000, "closed");
+  expect([await passes(), await polls()]).toEqual([false, false]);
+});
+
+// Guarantee: without limits passes only what a store that is away could not judge.
+test("a request passes only while the store is away, and if its key is still good then", async () => {
+  const { reply, passes, store, usage, exchange } = givenKey();
+  reply(1000);
+  expect(await passes(new GatewayError("internal", "a bug"))).toBe(false);
+  expect(await passes(new Error("a bug"))).toBe(false);
+  store.outage = async () => undefined;
+  expect(await passes()).toBe(false);
+  expect(exchange.degraded).toBeUndefined();
+  store.outage = async () => 1;
+  expect([await passes(), exchange.degraded]).toEqual([true, true]);
+  store.outage = async () => {
+    usage.isInvalid = true;
+    return 1;
+  };
+  expect(await passes()).toBe(false);
+});
+
+test("a key is good until the moment that it expires", async () => {
+  const { clock, reply, passes } = givenKey();
+  reply(1000, "active", { expiresAtMs: NOV_MS, cap: Number.POSITIVE_INFINITY, spent: 0 });
+  expect(await passes()).toBe(false);
+  clock.nowMs = NOV_MS - 1;
+  expect(await passes()).toBe(true);
 });

@@ -1,6 +1,7 @@
 import type { Socket } from "node:net";
 import { gzipSync } from "node:zlib";
 import { expect, test } from "vitest";
+import { ownNetwork } from "../../../src/webhooks/guarded-agent.ts";
 import { createSender, retryAfterS } from "../../../src/webhooks/sender.ts";
 import { soon } from "../../support/soon.ts";
 import { answered, givenReceiver, givenSender, LOOPBACK, messageTo } from "./receiver.ts";
@@ -97,7 +98,10 @@ test.each([
     /^some$/,
   ],
 ])("the status counts, whether or not the body %s", async (_, answer, body) => {
+  const startedMs = performance.now();
   const { result, receiver } = await resultOf(answer, SHORT);
+  // A body may take 2 s, but no longer than the message has left.
+  expect(performance.now() - startedMs).toBeLessThan(2_000);
   expect(result).toEqual({ outcome: "delivered", status: 200, answer: expect.stringMatching(body) });
   await soon(() => expect(receiver.sockets.size).toBe(0));
 });
@@ -111,6 +115,14 @@ test.each([
     (socket) => void socket.write(`${interim}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok`),
   );
   expect(result).toEqual({ outcome: "delivered", status: 200, answer: "ok" });
+});
+
+test("an answer that comes in pieces is read whole, in its order", async () => {
+  const { result } = await resultOf((socket) => {
+    socket.write("HTTP/1.1 500 Oops\r\nContent-Length: 7\r\n\r\none ");
+    setTimeout(() => socket.write("two"), 20);
+  });
+  expect(result).toMatchObject({ status: 500, answer: "one two" });
 });
 
 test("of an endless answer 4 KiB are read, and the connection is closed", async () => {
@@ -222,6 +234,24 @@ test("messages to one endpoint share connections, one after the other", async ()
   expect(receiver.connections()).toBeLessThanOrEqual(10);
 });
 
+// Guarantee: a live reload interrupts no message, and what an earlier policy has allowed is used no more.
+test("a policy that says the same keeps its connections, and another one opens its own", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  let policy = { ...LOOPBACK };
+  const sender = givenSender(() => policy);
+  const send = () => sender.send(messageTo(receiver.url));
+  for (let reload = 0; reload < 10; reload++) {
+    policy = { ...policy };
+    expect(await send()).toMatchObject({ outcome: "delivered" });
+  }
+  const before = receiver.connections();
+  expect(before).toBeLessThanOrEqual(2);
+  policy = { ...policy, allowPorts: [8443] };
+  expect(await send()).toMatchObject({ outcome: "delivered" });
+  expect(receiver.connections()).toBe(before + 1);
+  await soon(() => expect(receiver.sockets.size).toBe(1));
+});
+
 test("a slow receiver delays no other message, not even one to its own origin", async () => {
   const held: Socket[] = [];
   const receiver = await givenReceiver((socket, request) => {
@@ -252,6 +282,25 @@ test("a message whose time was over while the process stood still is not sent", 
   expect(await promise).toMatchObject({ outcome: "failed", reason: "no answer within 400 ms" });
   await soon(() => expect(receiver.sockets.size).toBe(0));
   expect(receiver.requests).toEqual([]);
+});
+
+test("a message whose time was over before it had a connection is not sent", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  const opening = Promise.withResolvers<void>();
+  const network = ownNetwork();
+  const sender = givenSender(SHORT, {
+    ...network,
+    async connect(...given) {
+      await opening.promise;
+      return network.connect(...given);
+    },
+  });
+  const sent = await sender.send(messageTo(receiver.url));
+  expect(sent).toEqual({ outcome: "failed", reason: "no answer within 400 ms" });
+  opening.resolve();
+  await soon(() => expect(receiver.connections()).toBe(1));
+  expect(await sender.send(messageTo(receiver.url))).toMatchObject({ outcome: "delivered" });
+  expect(receiver.requests).toHaveLength(1);
 });
 
 test("a sender that is closed ends what is in flight, and leaves no connection", async () => {
