@@ -26,6 +26,8 @@ function commandFaults(span: string): string[] {
     command = next;
     words.shift();
   }
+  if (command.registeredArguments.length === 0 && /^\w/.test(words[0] ?? ""))
+    return [`${span}: \`${command.name()}\` takes no ${words[0]}`];
   const known = ["--help", "--version", ...command.options.flatMap(({ long, short }) => [long, short])];
   return words
     .filter((word) => word.startsWith("--") && !known.includes(word.split("=")[0]))
@@ -96,11 +98,12 @@ describe.each(PAGES)("%s", (page) => {
 
 test("what does not exist is found", () => {
   const page =
-    "`tollgate config show`, `tollgate keys set KEY --tear NAME`, `tollgate_event_loop`, `store.jurnal: 1`";
+    "`tollgate config show`, `tollgate keys set KEY --tear NAME`, `tollgate audit list`, `tollgate_event_loop`, `store.jurnal: 1`";
   const spans = spansOf(page);
-  expect(spans.slice(0, 2).flatMap(commandFaults)).toEqual([
+  expect(spans.slice(0, 3).flatMap(commandFaults)).toEqual([
     "tollgate config show: `config` has no `show`",
     "tollgate keys set KEY --tear NAME: no option --tear",
+    "tollgate audit list: `audit` takes no list",
   ]);
   expect(spans.flatMap(metricFaults)).toEqual(["tollgate_event_loop"]);
   expect(spans.flatMap(settingFaults)).toEqual(["store.jurnal: 1"]);
