@@ -80,6 +80,15 @@ const settingFaults = (span: string): string[] => {
   return name in (schema.properties[section]?.properties ?? {}) ? [] : [span];
 };
 
+/** The sources, with texts of several lines as one. */
+const sources = globSync("src/**/*.ts", { cwd: ROOT })
+  .map((file) => read(file).replaceAll(/" \+\s+["`]/g, ""))
+  .join("\n");
+
+/** Sentences of an alert's section that no line of the log has. */
+const messageFaults = (span: string): string[] =>
+  /^(?!docker |kubectl )[a-z]+(?: [a-z']+){2,}$/.test(span) && !sources.includes(span) ? [span] : [];
+
 describe.each(PAGES)("%s", (page) => {
   const spans = spansOf(read(page));
   test("names commands and options that exist", () => {
@@ -90,6 +99,9 @@ describe.each(PAGES)("%s", (page) => {
   });
   test("names files, scripts, services and units that exist", () => {
     expect(spans.flatMap(nameFaults)).toEqual([]);
+  });
+  test.runIf(page.includes("/alerts-"))("quotes messages that the code has", () => {
+    expect(spans.flatMap(messageFaults)).toEqual([]);
   });
   test("names settings that exist", () => {
     expect(spans.flatMap(settingFaults)).toEqual([]);
@@ -113,5 +125,8 @@ test("what does not exist is found", () => {
     "systemctl stop tollgate-redi@redis",
   ];
   expect([...names, "deploy/rediss"].flatMap(nameFaults)).toHaveLength(4);
+  expect(["the ledger could not be verified", "the ledger was not verified"].flatMap(messageFaults)).toEqual([
+    "the ledger was not verified",
+  ]);
   expect(metricFaults("`tollgate_store_up` and `tollgate_upstream_duration_seconds_count`")).toEqual([]);
 });
