@@ -50,7 +50,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_credits_uncollected_total: "any: videos were made that nobody may have paid for",
   tollgate_store_failures_total:
     "`refused`: Redis is full or misconfigured, `TollgateStoreRefuses`; `overloaded`: `TollgateStoreOverloaded`",
-  tollgate_store_call_duration_seconds: "p99 of `admit`, `bind` and `inspect` above 50 ms: `TollgateStoreSlow`",
+  tollgate_store_call_duration_seconds:
+    "p99 of `admit`, `bind` and `inspect` above 50 ms: `TollgateStoreSlow`",
   tollgate_store_calls_waiting: "above 0 for minutes: one key floods, or Redis is slow",
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_partitions_frozen: "above 0 for an hour: `TollgatePartitionsFrozen`",
