@@ -329,7 +329,7 @@ export const ROWS: readonly { title: string; panels: readonly Panel[] }[] = [
       ),
       graph(
         "Holds by age",
-        "A hold ends within about two minutes. Older ones: the sweeper does not come through.",
+        "A hold ends within about two minutes; one with a `callBackUrl` and an unknown outcome lasts for `tasks.max_age`.",
         [[`max by (age) (tollgate_open_requests{${HERE}, state="held"})`, "{{age}}"]],
         { stack: true },
       ),

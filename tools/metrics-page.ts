@@ -98,7 +98,7 @@ const READING = `## How to read them
 
 **Counters count one gateway; figures of the ledger count the store.** Rates of counters add up over gateways. What
 describes the store as a whole is the same from every gateway that shares it, so take \`max\`, never \`sum\`:
-\`tollgate_open_requests\`, \`tollgate_open_requests_oldest_seconds\`, \`tollgate_sweeper_lag_seconds\`,
+\`tollgate_open_requests\`, \`tollgate_open_requests_oldest_seconds\`, \`tollgate_holds_overdue_seconds\`, \`tollgate_sweeper_lag_seconds\`,
 \`tollgate_redis_*\` and all \`tollgate_ledger_*\` gauges. One gateway counts every 10 seconds and
 leaves the figures in the store; the others read them there ([decision 0016](decisions/0016-metrics-and-log.md)).
 

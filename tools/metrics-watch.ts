@@ -50,7 +50,8 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_credits_uncollected_total: "any: videos were made that nobody may have paid for",
   tollgate_store_failures_total:
     "`refused`: Redis is full or misconfigured, `TollgateStoreRefuses`; `overloaded`: `TollgateStoreOverloaded`",
-  tollgate_store_call_duration_seconds: "p99 of `admit` near `store.command_timeout`: `TollgateStoreSlow`",
+  tollgate_store_call_duration_seconds:
+    "p99 of `admit`, `bind` and `inspect` above 50 ms: `TollgateStoreSlow`",
   tollgate_store_calls_waiting: "above 0 for minutes: one key floods, or Redis is slow",
   tollgate_store_up: "0: `TollgateStoreDegraded`",
   tollgate_partitions_frozen: "above 0 for an hour: `TollgatePartitionsFrozen`",
@@ -68,8 +69,10 @@ export const WATCH: Readonly<Record<string, string>> = {
   tollgate_store_replaced: "1: `TollgateStoreReplaced`",
   tollgate_store_outbox_other_store_entries:
     "any: charges wait for a store that the gateway no longer uses; see `TollgateSettlementsWaiting`",
-  tollgate_open_requests: "holds above 5 minutes, tasks above 30: `TollgateStuckHolds`, `TollgateStuckTasks`",
+  tollgate_open_requests:
+    "tasks above 30 minutes: `TollgateStuckTasks`; a hold with a `callBackUrl` and an unknown outcome lasts for `tasks.max_age`",
   tollgate_open_requests_oldest_seconds: "the same, as one number",
+  tollgate_holds_overdue_seconds: "minutes: no sweeper voids it, `TollgateStuckHolds`",
   tollgate_sweeper_lag_seconds: "some seconds are normal; minutes: `TollgateSweeperLag`",
   tollgate_store_survey_unread_partitions:
     "above 0: open requests and lag are those of the other partitions; see `TollgatePrimaryAway` and `tollgate partitions list`",

@@ -11,7 +11,7 @@ export const NOTES: Readonly<Record<string, readonly string[]>> = {
     "After a page of --limit keys it prints where the next page begins: as a sentence on standard error, or as `next` with --json. On a terminal times are relative to now; in a pipe and with --json they are ISO 8601.",
   ],
   "keys rotate": [
-    "The new key has the old one's account, tier, own limits and expiry. Limits belong to keys: window, slots and day of the new key begin empty, so until the old key expires the two together can use the limits twice. Credits belong to the account, and any of its keys can poll its tasks.",
+    "The new key has the old one's account, tier, own limits, monthly credits, label, expiry, endpoints and addresses. Limits belong to keys: window, slots and day of the new key begin empty, so until the old key expires the two together can use the limits twice. Monthly credits count both. Credits belong to the account, and any of its keys can poll its tasks.",
     "A key can be rotated once. `keys set OLD --expires` changes when the old key expires, `keys revoke OLD` revokes it at once.",
   ],
   "tasks refund": [

@@ -30,8 +30,9 @@ export class Uploads {
     } catch (error) {
       if (!(await passUnmetered(context, error, true))) throw error;
     }
-    const ofKey = this.#byKey.get(key.keyId) ?? 0;
-    if (ofKey >= config.server.uploadsPerKey) return KEY_LIMIT;
+    const used = this.#byKey.get(key.keyId) ?? 0;
+    const { uploadsPerKey: limit } = config.server;
+    if (used >= limit) return { ...KEY_LIMIT, limit, used };
     if (this.#total >= config.upstream.uploadConnections) return TOTAL_LIMIT;
     this.#count(key.keyId, 1);
     try {
@@ -57,7 +58,7 @@ const KEY_LIMIT = refuse("slow_down", {
 });
 const TOTAL_LIMIT = refuse("overloaded", {
   retryAfterSeconds: RETRY_AFTER_SECONDS,
-  detail: "upload_connections",
+  detail: "upstream.upload_connections",
 });
 
 async function stream(context: RequestContext): Promise<HandlerResult | undefined> {

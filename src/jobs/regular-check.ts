@@ -180,9 +180,10 @@ export function createSurvey(options: {
 }
 
 function showSurvey(metrics: Metrics, survey: Survey): void {
-  const { open, oldestMs, overdueMs, unreadPartitions } = survey;
+  const { open, oldestMs, holdOverdueMs, overdueMs, unreadPartitions } = survey;
   metrics.surveyUnread.set(unreadPartitions);
   metrics.sweeperLag.set(overdueMs / 1000);
+  metrics.holdsOverdue.set(holdOverdueMs / 1000);
   for (const state of OPEN_STATES) {
     metrics.openRequestsOldest.set({ state }, oldestMs[state] / 1000);
     for (const [band, [age]] of AGES.entries()) {

@@ -38,6 +38,8 @@ interface SurveyedRequests {
   seen: number;
   /** Age of the oldest of each state; 0 without any. */
   oldestMs: Record<OpenState, number>;
+  /** How far a hold is past its due time at most; 0 if none is. */
+  holdOverdueMs: number;
   /** How many of each state and age, in the order of AGES. */
   open: Record<OpenState, number[]>;
 }
@@ -50,9 +52,10 @@ export const survey: Script<SurveyCall, SurveyedRequests> = {
     return [dueFrom(list), dueRange(list)[1], first, most, requestName(partition, ""), ...ages];
   },
   read(reply) {
-    const [nowMs = 0, dueAtMs = 0, total = 0, seen = 0, held = 0, bound = 0, ...counts] = reply.map(Number);
+    const [nowMs = 0, dueAtMs = 0, total = 0, seen = 0, held = 0, bound = 0, holdOverdueMs = 0, ...counts] =
+      reply.map(Number);
     const open = { held: counts.slice(0, AGES.length), bound: counts.slice(AGES.length) };
-    return { nowMs, dueAtMs, total, seen, oldestMs: { held, bound }, open };
+    return { nowMs, dueAtMs, total, seen, oldestMs: { held, bound }, holdOverdueMs, open };
   },
 };
 

@@ -48,9 +48,7 @@ export const CONTROLS: readonly Control[] = [
   {
     name: "uploads of a key without a bound",
     attack: "dripping-uploads",
-    patches: [
-      { file: "src/gateway/upload.ts", from: "if (ofKey >= config.server.uploadsPerKey)", to: "if (false)" },
-    ],
+    patches: [{ file: "src/gateway/upload.ts", from: "if (used >= limit)", to: "if (false)" }],
     caughtBy: "no honest request refused",
   },
   {

@@ -326,6 +326,9 @@ describe("uploads under way", () => {
     await until(async () => (await underWay(few)) === 2, "two uploads to be under way");
     const refused = await whole(few, key);
     expect(refused).toMatchObject({ status: 429, body: { code: 2007, retryAfter: 1 } });
+    const line = () => few.logs.find((one) => one.includes(String(refused.headers.get("x-request-id"))));
+    await until(async () => line() !== undefined, "the line of the refused upload");
+    expect(JSON.parse(line() ?? "{}")).toMatchObject({ outcome: "slow_down", limit: 2, used: 2 });
     expectStatus(await whole(few, other.key), 200);
     expect(await Promise.all(two.map((upload) => upload.finish()))).toEqual([200, 200]);
     expectStatus(await whole(few, key), 200);

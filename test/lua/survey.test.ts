@@ -52,6 +52,11 @@ test("holds and tasks of all partitions are counted by age, ended ones are not, 
   const stuck = first.request(key);
   await first.admit(stuck);
   await aged(first, stuck, "admitted_at", 7 * MINUTE_MS);
+  await aged(first, stuck, "due_at", 5 * MINUTE_MS);
+  // With a callBackUrl, a hold of an unknown outcome lasts for hours.
+  const lasting = first.request(key, { holdMs: 120 * MINUTE_MS });
+  await first.admit(lasting);
+  await aged(first, lasting, "admitted_at", 60 * MINUTE_MS);
   const ended = first.request(key);
   await first.givenTask(ended);
   await first.observe(ended, "completed");
@@ -64,9 +69,10 @@ test("holds and tasks of all partitions are counted by age, ended ones are not, 
   }
 
   const survey = await surveys.take();
-  expect(survey.open).toEqual({ held: [1, 0, 1, 0], bound: [0, 2, 0, 1] });
-  expect(Math.round(survey.oldestMs.held / MINUTE_MS)).toBe(7);
+  expect(survey.open).toEqual({ held: [1, 0, 1, 1], bound: [0, 2, 0, 1] });
+  expect(Math.round(survey.oldestMs.held / MINUTE_MS)).toBe(60);
   expect(Math.round(survey.oldestMs.bound / MINUTE_MS)).toBe(45);
+  expect(Math.round(survey.holdOverdueMs / MINUTE_MS)).toBe(5);
   expect(Math.round(survey.overdueMs / 10_000)).toBe(9);
 });
 

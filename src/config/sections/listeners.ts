@@ -103,7 +103,7 @@ export const serverSchema = section("The public listener.", {
     100,
     1,
     1_000_000,
-    "Polls, credits, uploads and refused requests that one key may make in a second; twice as many at once.",
+    "Polls, credits, usage, uploads and refused requests that one key may make in a second; twice as many at once.",
   ),
   tls,
 });

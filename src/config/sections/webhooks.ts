@@ -50,7 +50,12 @@ export const webhooksSchema = section(
       description:
         "Delay after each failed try; up to a tenth is added at random. After the last one the delivery has failed.",
     }),
-    disable_after: duration("5d", "1s", "30d", "An endpoint that has only failed for this long is disabled."),
+    disable_after: duration(
+      "5d",
+      "1s",
+      "30d",
+      "An endpoint that has only failed for this long, in ten tries or more, is disabled.",
+    ),
     keep: duration("7d", "1s", "30d", "How long events and deliveries are kept."),
     endpoints_per_account: integer(10, 1, 100, "Endpoints of one account, at most."),
     in_flight: integer(

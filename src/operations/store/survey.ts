@@ -27,6 +27,8 @@ interface OpenRequests {
   atMs: number;
   open: Record<OpenState, number[]>;
   oldestMs: Record<OpenState, number>;
+  /** 0 when no hold is past its due time. */
+  holdOverdueMs: number;
   /** 0 when nothing is overdue. */
   overdueMs: number;
 }
@@ -128,8 +130,10 @@ async function surveyOf(run: Run, lists: OpenLists): Promise<OpenRequests> {
   return sum;
 }
 
-function add(sum: OpenRequests, { open, oldestMs, overdueMs }: Omit<OpenRequests, "atMs">): void {
-  sum.overdueMs = Math.max(sum.overdueMs, overdueMs);
+function add(sum: OpenRequests, part: Omit<OpenRequests, "atMs">): void {
+  const { open, oldestMs } = part;
+  sum.overdueMs = Math.max(sum.overdueMs, part.overdueMs);
+  sum.holdOverdueMs = Math.max(sum.holdOverdueMs, part.holdOverdueMs);
   for (const state of OPEN_STATES) {
     sum.oldestMs[state] = Math.max(sum.oldestMs[state], oldestMs[state]);
     for (const age of AGES.keys()) sum.open[state][age]! += open[state][age]!;
@@ -140,6 +144,7 @@ const emptySurvey = (atMs: number): OpenRequests => ({
   atMs,
   open: { held: AGES.map(() => 0), bound: AGES.map(() => 0) },
   oldestMs: { held: 0, bound: 0 },
+  holdOverdueMs: 0,
   overdueMs: 0,
 });
 

@@ -160,6 +160,11 @@ export function sharedStoreMetrics({ counter, gauge }: MetricFactory) {
       "Age of the oldest hold and of the oldest unfinished task in the store; 0 if there is none.",
       { labelNames: ["state"], aggregator },
     ),
+    holdsOverdue: gauge(
+      "tollgate_holds_overdue_seconds",
+      "How far the most overdue hold in the store is past its due time; 0 if none is.",
+      { aggregator },
+    ),
     sweeperLag: gauge(
       "tollgate_sweeper_lag_seconds",
       "Time that the most overdue item in the store has been waiting for a sweeper.",

@@ -38,7 +38,9 @@ import {
   webhookNames,
   webhooksName,
 } from "../../../src/records/names.ts";
+import { readScript } from "../../../src/redis/script-source.ts";
 import { VARIABLES } from "../../../src/sandbox/demo.ts";
+import { SCRIPTS } from "../../../src/scripts/all.ts";
 import { createLogger, logRequest } from "../../../src/telemetry/log.ts";
 
 const ROOT = join(import.meta.dirname, "../../..");
@@ -283,6 +285,25 @@ describe("ARCHITECTURE", () => {
     expect(elsewhere.filter((start) => !listed.some((name) => name.startsWith(start)))).toEqual([]);
     const isMade = (name: string) => made.includes(name) || elsewhere.some((start) => name.startsWith(start));
     expect(listed.filter((name) => !isMade(name))).toEqual([]);
+  });
+
+  test("the table of Redis keys names scripts that exist, and all that write ledger, audit and ends of tasks", () => {
+    const rows = table(read("docs/records.md"), "What lives in which Redis key");
+    const writersOf = new Map(
+      rows.map(([name = "", , , , by = ""]) => [name, by.match(/\b[A-Z][A-Z-]{2,}\b/g) ?? []]),
+    );
+    const scripts = SCRIPTS.map(({ name }) => ({ word: name.toUpperCase(), lua: readScript(name) }));
+    const words = scripts.map(({ word }) => word);
+    expect([...writersOf.values()].flat().filter((word) => !words.includes(word))).toEqual([]);
+    for (const [name, call] of [
+      ["ledger", /\b(post|post_refund)\(/],
+      ["audit", /\b(write_audit|change_key|disable_endpoint)\(/],
+      ["ended", /\bnote_ended\(/],
+    ] as const) {
+      const writing = scripts.filter(({ lua }) => call.test(lua)).map(({ word }) => word);
+      expect(writersOf.get(`tg:{pNN}:${name}`), name).toEqual(expect.arrayContaining(writing));
+      expect(writing.length).toBeGreaterThan(2);
+    }
   });
 });
 

@@ -26,6 +26,8 @@ function commandFaults(span: string): string[] {
     command = next;
     words.shift();
   }
+  if (command.registeredArguments.length === 0 && /^\w/.test(words[0] ?? ""))
+    return [`${span}: \`${command.name()}\` takes no ${words[0]}`];
   const known = ["--help", "--version", ...command.options.flatMap(({ long, short }) => [long, short])];
   return words
     .filter((word) => word.startsWith("--") && !known.includes(word.split("=")[0]))
@@ -78,6 +80,15 @@ const settingFaults = (span: string): string[] => {
   return name in (schema.properties[section]?.properties ?? {}) ? [] : [span];
 };
 
+/** The sources, with texts of several lines as one. */
+const sources = globSync("src/**/*.ts", { cwd: ROOT })
+  .map((file) => read(file).replaceAll(/" \+\s+["`]/g, ""))
+  .join("\n");
+
+/** Sentences of an alert's section that no line of the log has. */
+const messageFaults = (span: string): string[] =>
+  /^(?!docker |kubectl )[a-z]+(?: [a-z']+){2,}$/.test(span) && !sources.includes(span) ? [span] : [];
+
 describe.each(PAGES)("%s", (page) => {
   const spans = spansOf(read(page));
   test("names commands and options that exist", () => {
@@ -89,6 +100,11 @@ describe.each(PAGES)("%s", (page) => {
   test("names files, scripts, services and units that exist", () => {
     expect(spans.flatMap(nameFaults)).toEqual([]);
   });
+  if (page.includes("/alerts-")) {
+    test("quotes messages that the code has", () => {
+      expect(spans.flatMap(messageFaults)).toEqual([]);
+    });
+  }
   test("names settings that exist", () => {
     expect(spans.flatMap(settingFaults)).toEqual([]);
   });
@@ -96,11 +112,12 @@ describe.each(PAGES)("%s", (page) => {
 
 test("what does not exist is found", () => {
   const page =
-    "`tollgate config show`, `tollgate keys set KEY --tear NAME`, `tollgate_event_loop`, `store.jurnal: 1`";
+    "`tollgate config show`, `tollgate keys set KEY --tear NAME`, `tollgate audit list`, `tollgate_event_loop`, `store.jurnal: 1`";
   const spans = spansOf(page);
-  expect(spans.slice(0, 2).flatMap(commandFaults)).toEqual([
+  expect(spans.slice(0, 3).flatMap(commandFaults)).toEqual([
     "tollgate config show: `config` has no `show`",
     "tollgate keys set KEY --tear NAME: no option --tear",
+    "tollgate audit list: `audit` takes no list",
   ]);
   expect(spans.flatMap(metricFaults)).toEqual(["tollgate_event_loop"]);
   expect(spans.flatMap(settingFaults)).toEqual(["store.jurnal: 1"]);
@@ -110,5 +127,8 @@ test("what does not exist is found", () => {
     "systemctl stop tollgate-redi@redis",
   ];
   expect([...names, "deploy/rediss"].flatMap(nameFaults)).toHaveLength(4);
+  expect(["the ledger could not be verified", "the ledger was not verified"].flatMap(messageFaults)).toEqual([
+    "the ledger was not verified",
+  ]);
   expect(metricFaults("`tollgate_store_up` and `tollgate_upstream_duration_seconds_count`")).toEqual([]);
 });
