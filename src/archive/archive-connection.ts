@@ -26,8 +26,9 @@ export function connectArchive(url: string, options: ArchiveOptions = {}): Opene
     connectionString: url,
     max: most,
     application_name: "tollgate",
-    // Dates are read as texts, and a database or a role may write them in another style.
-    options: "-c datestyle=ISO",
+    // Dates are read as texts, and a database or a role may write them in another style. PgBouncer keeps this one setting of a client, and drops
+    // `options` of the start; an address with `options` of its own replaces them.
+    onConnect: (client) => client.query("SET datestyle = ISO"),
     connectionTimeoutMillis: CONNECT_MS,
     idleTimeoutMillis: IDLE_MS,
     keepAlive: true,

@@ -13,12 +13,14 @@ import { givenArchiveStage } from "./stage.ts";
 test("a database that writes dates in another style and zone has the same usage, statements and check", async () => {
   const stage = await givenArchiveStage();
   const { name } = stage.database;
-  const reads = openArchiveReads(stage.url);
+  // Options of an address replace those of the client, and a pooler drops them.
+  const url = `${stage.url}?options=-c%20work_mem%3D4MB`;
+  const reads = openArchiveReads(url);
   try {
     await stage.database.query(`alter database ${name} set datestyle = 'German'`);
     await stage.database.query(`alter database ${name} set timezone = 'Asia/Kolkata'`);
     await givenExample(stage);
-    const copier = await stage.copier();
+    const copier = await stage.copier({ url });
     await copier.copy();
     const archive = reads.of(stage.nodes);
     const days = await allUsage(stage.nodes, { by: ["day"], to: "2025-09-30", limit: 100 }, archive);
