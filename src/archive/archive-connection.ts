@@ -49,7 +49,8 @@ export function connectArchive(url: string, options: ArchiveOptions = {}): Opene
     client.on("error", ignore);
     let failed: Error | undefined;
     try {
-      await client.query("BEGIN");
+      // Reads after the wait for a lock must be newer than the wait, whatever the database's default is.
+      await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
       const result = await work(queryOf(client));
       await client.query("COMMIT");
       return result;
