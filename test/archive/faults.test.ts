@@ -299,5 +299,12 @@ test("doctor says what is wrong with the archive", async () => {
   expect(await found(stage.url)).toMatchObject([
     { status: "ok", message: expect.stringContaining("is this store's") },
   ]);
+  expect(await found(`${stage.url}?options=-c%20default_transaction_read_only%3Don`)).toMatchObject([
+    {
+      status: "fail",
+      message: expect.stringContaining("takes no writes"),
+      advice: "name the primary in ARCHIVE_URL",
+    },
+  ]);
   expect(await found(stage.url.replace(/:\d+\//, ":1/"))).toMatchObject([{ status: "fail" }]);
 });
