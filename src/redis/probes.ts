@@ -57,9 +57,14 @@ export async function checkUsable(
   redis: Redis,
   { name, check }: { name: string; check(redis: Redis): Promise<void> },
 ): Promise<void> {
+  await evalProbe(redis, name);
+  await check(redis);
+}
+
+/** By EVAL, as a script that the server does not have yet. */
+async function evalProbe(redis: Redis, name: string): Promise<void> {
   const { keys, shared, args } = itemOf(probe, { name });
   await redis.eval(scriptSource(probe), keys.length, ...keys, ...shared, ...args);
-  await check(redis);
 }
 
 /** Loads scripts that Redis lacks, and runs one that writes. @param partition on this server @returns how many there are @throws Redis's error */
@@ -72,6 +77,7 @@ export async function tryScripts(redis: Redis, partition: number): Promise<numbe
   }
   const known = (await redis.script("EXISTS", ...sources.map(({ sha }) => sha))) as number[];
   for (const [at, { lua }] of sources.entries()) if (known[at] !== 1) await redis.script("LOAD", lua);
+  await evalProbe(redis, probeNameIn(partition));
   await scriptsOf(redis).run(probe, { name: probeNameIn(partition) });
   return SCRIPTS.length;
 }
