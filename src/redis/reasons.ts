@@ -154,7 +154,7 @@ export function storeReason(error: unknown): StoreReason {
   const { message = "", code = "" } = systemError(error);
   const row = rowOf(error);
   if (row) return { why: row[1], advice: row[2] };
-  if (/^NOPERM/.test(message))
+  if (/^NOPERM|^ERR (ACL failure in script|The user executing the script)/.test(message))
     return { why: message, advice: "give it the rights in docs/operations/redis.md, Access" };
   const missing = /^ERR unknown command ['`]([\w|-]+)/i.exec(message)?.[1];
   if (missing !== undefined)
