@@ -169,6 +169,29 @@ test.each(["EVAL", "EVALSHA"])("doctor finds that Redis does not offer %s", asyn
   });
 });
 
+// Guarantee: a script that would stop half way, with what it has written, is found before it runs.
+test.each([
+  [
+    "a user lacks",
+    ["ACL", "SETUSER", "gateway", "on", ">right", "~tg:*", "+@all", "-xadd", "-set"],
+    [],
+    "SET, XADD",
+  ],
+  ["Redis does not offer", ["PING"], ["--rename-command", "XADD", ""], "XADD"],
+])("doctor names commands of scripts that %s", async (_, [command = "", ...words], args, refused) => {
+  const redis = await givenRedis(args);
+  undo.push(() => redis.stop());
+  await redis.client.call(command, ...words);
+  const url = command === "ACL" ? redis.url.replace("redis://", "redis://gateway:right@") : redis.url;
+  const { stdout } = await runHere(["doctor", "--json"], { REDIS_URL: url });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
+  expect(checks.find(({ name }) => name === "scripts")).toMatchObject({
+    status: "fail",
+    message: `Redis refuses them (a script may not run ${refused})`,
+    advice: expect.stringContaining("docs/operations/redis.md, Access"),
+  });
+});
+
 // Guarantee: of a replica doctor says that it is one, and does not send anybody to look at the ACL.
 test("a read-only replica leads to the primary", async () => {
   const primary = await givenRedis();
