@@ -26,8 +26,9 @@ export function connectArchive(url: string, options: ArchiveOptions = {}): Opene
     connectionString: url,
     max: most,
     application_name: "tollgate",
-    // Dates are read as texts, and a database or a role may write them in another style.
-    options: "-c datestyle=ISO",
+    // Dates are read as texts, and a database or a role may write them in another style. PgBouncer keeps this one setting of a client, and drops
+    // `options` of the start; an address with `options` of its own replaces them.
+    onConnect: (client) => client.query("SET datestyle = ISO"),
     connectionTimeoutMillis: CONNECT_MS,
     idleTimeoutMillis: IDLE_MS,
     keepAlive: true,
@@ -48,7 +49,8 @@ export function connectArchive(url: string, options: ArchiveOptions = {}): Opene
     client.on("error", ignore);
     let failed: Error | undefined;
     try {
-      await client.query("BEGIN");
+      // Reads after the wait for a lock must be newer than the wait, whatever the database's default is.
+      await client.query("BEGIN ISOLATION LEVEL READ COMMITTED");
       const result = await work(queryOf(client));
       await client.query("COMMIT");
       return result;

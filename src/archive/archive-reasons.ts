@@ -24,6 +24,10 @@ const REASONS: Readonly<Record<string, ArchiveReason>> = {
   ENOENT: { why: "a file that ARCHIVE_URL names is not there", advice: FILES },
   EACCES: { why: "a file that ARCHIVE_URL names cannot be read", advice: FILES },
   "08": { why: "the connection failed", advice: ADDRESS },
+  "08P01": {
+    why: "a pooler before it refuses the connection",
+    advice: "set up the pooler as in docs/archive.md, or name PostgreSQL itself in ARCHIVE_URL",
+  },
   "28": { why: "it refuses the user", advice: "correct user and password in ARCHIVE_URL; see pg_hba.conf" },
   "3D": { why: "there is no such database", advice: "create it, or correct the name in ARCHIVE_URL" },
   "42501": { why: "the user has too few rights", advice: RIGHTS },

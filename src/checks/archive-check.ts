@@ -11,6 +11,9 @@ const { good, warning, failed } = checksOf("archive");
 /** A check waits no longer for one statement. */
 const STATEMENT_MS = 5000;
 
+/** As PostgreSQL refuses the first write of a gateway. */
+const READ_ONLY = { code: "25006", message: "transaction_read_only is on" };
+
 /** Tables on which the user lacks the rights of a copier. */
 const RIGHTS = `
   SELECT c.relname AS name FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -32,11 +35,15 @@ export async function archiveChecks(
   try {
     return [await archiveCheck(archive, redactArchiveUrl(url), storeId)];
   } catch (error) {
-    const { why, advice } = archiveReason(error);
-    return [failed(`${redactArchiveUrl(url)}: ${why}`, advice)];
+    return [unusable(redactArchiveUrl(url), error)];
   } finally {
     archive.close();
   }
+}
+
+function unusable(place: string, error: unknown): Check {
+  const { why, advice } = archiveReason(error);
+  return failed(`${place}: ${why}`, advice);
 }
 
 async function archiveCheck(
@@ -44,6 +51,8 @@ async function archiveCheck(
   place: string,
   storeId: string | undefined,
 ): Promise<Check> {
+  const [mode] = await query<{ transaction_read_only: string }>("SHOW transaction_read_only");
+  if (mode?.transaction_read_only === "on") return unusable(place, READ_ONLY);
   const pending = await pendingSteps(query);
   if (pending.length > 0)
     return warning(

@@ -8,6 +8,7 @@ import {
   openSync,
   readdirSync,
   rmSync,
+  statfsSync,
   statSync,
   writeSync,
 } from "node:fs";
@@ -56,6 +57,13 @@ function attention(config: Config): string[] {
   return remarks;
 }
 
+const IN_MEMORY =
+  "it is in memory (tmpfs), so the end of its machine or container loses charges that wait there";
+const ON_DISK = "set store.journal to a folder on a persistent disk";
+/** Of tmpfs and ramfs. https://man7.org/linux/man-pages/man2/statfs.2.html */
+const MEMORY_FILE_SYSTEMS = new Set([0x01021994, 0x858458f6]);
+const isInMemory = (folder: string): boolean => MEMORY_FILE_SYSTEMS.has(statfsSync(folder).type);
+
 /** About what five charges take. */
 const PROBE = Buffer.alloc(4096, "\n");
 const NAMED_MAX = 3;
@@ -70,9 +78,14 @@ export function journalCheck(folder: string, storeId?: string): Check {
     while (!existsSync(existing)) existing = path.dirname(existing);
     if (!statSync(existing).isDirectory()) throw new Error(`${existing} is no folder`);
     accessSync(existing, constants.W_OK | constants.X_OK);
-    if (existing !== place) return good(name, `${place} will be made at the first start`);
-    tryToWrite(place);
-    return waitingCheck(name, place, storeId);
+    if (existing === place) tryToWrite(place);
+    const check =
+      existing === place
+        ? waitingCheck(name, place, storeId)
+        : good(name, `${place} will be made at the first start`);
+    return check.status === "ok" && isInMemory(existing)
+      ? warning(name, `${check.message}; ${IN_MEMORY}`, ON_DISK)
+      : check;
   } catch (error) {
     return failed(
       name,

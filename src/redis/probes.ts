@@ -8,6 +8,7 @@ import type { Run } from "../scripts/script-definition.ts";
 import { monotonicMs, type StoreClock } from "./calls.ts";
 import { selectDatabase } from "./client.ts";
 import type { Deadlines } from "./deadlines.ts";
+import { StoreError } from "./reasons.ts";
 import { itemOf, plainSource, scriptsOf } from "./script-runner.ts";
 import { scriptSource } from "./script-source.ts";
 
@@ -72,6 +73,33 @@ export async function tryScripts(redis: Redis, partition: number): Promise<numbe
   }
   const known = (await redis.script("EXISTS", ...sources.map(({ sha }) => sha))) as number[];
   for (const [at, { lua }] of sources.entries()) if (known[at] !== 1) await redis.script("LOAD", lua);
+  await requireCommands(redis, partition, sources);
   await scriptsOf(redis).run(probe, { name: probeNameIn(partition) });
   return SCRIPTS.length;
+}
+
+/** https://redis.io/docs/latest/develop/programmability/lua-api/#redis.acl_check_cmd. A renamed command is an error there. */
+const REFUSED = `#!lua flags=no-writes
+local refused = {}
+for _, command in ipairs(ARGV) do
+  local is_known, is_allowed = pcall(redis.acl_check_cmd, command, KEYS[1])
+  if not (is_known and is_allowed) then refused[#refused + 1] = command end
+end
+return refused`;
+
+/** A script that may not run one of its commands stops there, and what it wrote before stays. @throws StoreError */
+async function requireCommands(
+  redis: Redis,
+  partition: number,
+  sources: readonly { lua: string }[],
+): Promise<void> {
+  const found = sources.flatMap(({ lua }) =>
+    [...lua.matchAll(/\bcall\("([A-Z]+)"/g)].map(([, name]) => name!),
+  );
+  const refused = (await redis.eval(REFUSED, 1, probeNameIn(partition), ...new Set(found))) as string[];
+  if (refused.length === 0) return;
+  throw new StoreError(
+    `a script may not run ${refused.sort().join(", ")}`,
+    "give the user in REDIS_URL the rights in docs/operations/redis.md, Access, and rename no command",
+  );
 }

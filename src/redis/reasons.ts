@@ -25,6 +25,8 @@ const SAME_DATA =
 const REACH =
   "see that the host and port in REDIS_URL are right, that Redis runs there and is not stalled, that no firewall is " +
   "between, and that redis:// is used without TLS and rediss:// with it";
+const OFFER =
+  "take it out of `rename-command` in Redis's configuration; a hosted Redis that does not offer it cannot be used";
 const AWAY = `${REACH}; ${SAME_DATA}`;
 
 /** Redis could not be reached. The first row that matches counts, here and below. */
@@ -152,8 +154,11 @@ export function storeReason(error: unknown): StoreReason {
   const { message = "", code = "" } = systemError(error);
   const row = rowOf(error);
   if (row) return { why: row[1], advice: row[2] };
-  if (/^NOPERM/.test(message))
+  if (/^NOPERM|^ERR (ACL failure in script|The user executing the script)/.test(message))
     return { why: message, advice: "give it the rights in docs/operations/redis.md, Access" };
+  const missing = /^ERR unknown command ['`]([\w|-]+)/i.exec(message)?.[1];
+  if (missing !== undefined)
+    return { why: `Redis does not offer the command ${missing.toUpperCase()}`, advice: OFFER };
   return { why: message || code || "no reason given", advice: undefined };
 }
 

@@ -27,18 +27,23 @@ const FAULT_OF_CODE: ReadonlyMap<string, StoreFault> = new Map([
   ["WRONGTYPE", "script"],
 ]);
 
-/** By the text behind `ERR`, the code of what has none of its own. A command inside a script fails with these. */
+/**
+ * By the text behind `ERR`, the code of what has none of its own. A command inside a script fails with these before it runs; the words are those
+ * of `script.c` in Redis 7.0 to 8.0 and Valkey 8.
+ */
 const FAULT_OF_TEXT: readonly (readonly [RegExp, StoreFault])[] = [
   // The slot is moving to another node of the cluster, or has moved.
   [/^Script attempted to access a non local key in a cluster node/, "transient"],
   // The gateway does not know yet that the server is a cluster. It learns that before the breaker closes.
   [/^Script attempted to access keys that do not hash to the same slot/, "transient"],
+  [/^Script attempted to access a slot not served/, "transient"],
+  [/^Unable to execute command .* undeclared keys were accessed during rehashing of the slot/, "transient"],
   [/^Script attempted to execute a (write )?command while the cluster is down/, "transient"],
   [/^Can not execute the command on a stale replica/, "transient"],
-  // Up to Redis 7.0 a missing permission has no code of its own.
-  [/^The user executing the script /, "refused"],
+  // A missing permission.
+  [/^The user executing the script |^ACL failure in script: /, "refused"],
   // A command that the server's configuration renames or forbids.
-  [/^Unknown Redis command called from script/, "refused"],
+  [/^Unknown (Redis )?command called from script/, "refused"],
   [/^This Redis command is not allowed from script/, "refused"],
 ];
 

@@ -191,6 +191,16 @@ test("a password that is asked for and not there is called that", () => {
   expect(archiveReason(asked).advice).toBe("set the password in ARCHIVE_URL");
 });
 
+test("a pooler that refuses the settings of a connection is called that", () => {
+  const refused = Object.assign(new Error("unsupported startup parameter: statement_timeout"), {
+    code: "08P01",
+  });
+  expect(archiveReason(refused)).toMatchObject({
+    why: "a pooler before it refuses the connection (unsupported startup parameter: statement_timeout)",
+    advice: expect.stringContaining("set up the pooler as in docs/archive.md"),
+  });
+});
+
 test("a schema of a later version is refused", async () => {
   const stage = await givenStage();
   const copier = await stage.copier();
@@ -288,6 +298,13 @@ test("doctor says what is wrong with the archive", async () => {
   await (await stage.copier()).copy();
   expect(await found(stage.url)).toMatchObject([
     { status: "ok", message: expect.stringContaining("is this store's") },
+  ]);
+  expect(await found(`${stage.url}?options=-c%20default_transaction_read_only%3Don`)).toMatchObject([
+    {
+      status: "fail",
+      message: expect.stringContaining("takes no writes"),
+      advice: "name the primary in ARCHIVE_URL",
+    },
   ]);
   expect(await found(stage.url.replace(/:\d+\//, ":1/"))).toMatchObject([{ status: "fail" }]);
 });

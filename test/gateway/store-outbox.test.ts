@@ -35,6 +35,8 @@ const IN_MOVING_SLOTS = [
   "Script attempted to execute a command while the cluster is down",
   "Script attempted to execute a write command while the cluster is down and readonly",
   "Can not execute the command on a stale replica",
+  "Script attempted to access a slot not served",
+  "Unable to execute command 'DEL' in script because undeclared keys were accessed during rehashing of the slot",
 ];
 /** The text that Redis appends to the error of a whole call. */
 const OF_A_SCRIPT = " script: 5761a45384f9b7a2ff6ddb1cb9ed198f7c8fb626, on @user_script:2.";
@@ -129,7 +131,10 @@ test.each([
   ...IN_MOVING_SLOTS.flatMap((text) => [new ItemError(`ERR ${text}`), saying(`ERR ${text}${OF_A_SCRIPT}`)]),
   // Of one item, but an operator can mend it.
   new ItemError("ERR The user executing the script can't run this command or subcommand"),
+  new ItemError("ERR ACL failure in script: User tollgate has no permissions to run the 'xadd' command"),
+  new ItemError("ERR ACL failure in script: No permissions to access a key"),
   new ItemError("ERR Unknown Redis command called from script"),
+  new ItemError("ERR Unknown command called from script"),
   new ItemError("NEWCODE a word that no server says today"),
 ])("a settlement that the store did not take waits for the next flush: %s", async (failure) => {
   let clears = 0;

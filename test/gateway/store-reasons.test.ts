@@ -147,6 +147,51 @@ test("a database that Redis does not have", async () => {
   for (const text of Object.values(words)) expect(text).toContain("no database of that number");
 });
 
+// Guarantee: no argument of a command comes into the log.
+test("the log names the command that Redis does not offer", async () => {
+  const redis = await givenRedis(["--rename-command", "EVALSHA", ""]);
+  undo.push(() => redis.stop());
+  const { reason } = await givenUnusable(redis.url);
+  expect(reason).toContain("Redis does not offer the command EVALSHA; take it out of `rename-command`");
+  expect(reason).not.toContain("with args");
+});
+
+// Guarantee: doctor does not call a Redis good on which gateways cannot rely.
+test.each(["EVAL", "EVALSHA"])("doctor finds that Redis does not offer %s", async (command) => {
+  const redis = await givenRedis(["--rename-command", command, ""]);
+  undo.push(() => redis.stop());
+  const { stdout } = await runHere(["doctor", "--json"], { REDIS_URL: redis.url });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string; message: string; advice: string }[] };
+  expect(checks.find(({ name }) => name === "scripts")).toMatchObject({
+    status: "fail",
+    message: `Redis refuses them (Redis does not offer the command ${command})`,
+    advice: expect.stringContaining("rename-command"),
+  });
+});
+
+// Guarantee: a script that would stop half way, with what it has written, is found before it runs.
+test.each([
+  [
+    "a user lacks",
+    ["ACL", "SETUSER", "gateway", "on", ">right", "~tg:*", "+@all", "-xadd", "-set"],
+    [],
+    "SET, XADD",
+  ],
+  ["Redis does not offer", ["PING"], ["--rename-command", "XADD", ""], "XADD"],
+])("doctor names commands of scripts that %s", async (_, [command = "", ...words], args, refused) => {
+  const redis = await givenRedis(args);
+  undo.push(() => redis.stop());
+  await redis.client.call(command, ...words);
+  const url = command === "ACL" ? redis.url.replace("redis://", "redis://gateway:right@") : redis.url;
+  const { stdout } = await runHere(["doctor", "--json"], { REDIS_URL: url });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string }[] };
+  expect(checks.find(({ name }) => name === "scripts")).toMatchObject({
+    status: "fail",
+    message: `Redis refuses them (a script may not run ${refused})`,
+    advice: expect.stringContaining("docs/operations/redis.md, Access"),
+  });
+});
+
 // Guarantee: of a replica doctor says that it is one, and does not send anybody to look at the ACL.
 test("a read-only replica leads to the primary", async () => {
   const primary = await givenRedis();

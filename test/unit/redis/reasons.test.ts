@@ -23,3 +23,14 @@ test.each([
   expect(words).toContain("bring back this Redis with its data: an empty one in its place has no accounts");
   expect(inStoreWords(new Error(words)), "a line that it has made stays the same").toBe(words);
 });
+
+// Guarantee: a right that is missing leads to the list of rights, in the words of each server.
+test.each([
+  "NOPERM User tollgate has no permissions to run the 'evalsha' command",
+  "ERR The user executing the script can't run this command or subcommand",
+  "ERR ACL failure in script: User tollgate has no permissions to run the 'xadd' command",
+])("a missing right says where the rights are: %s", (message) => {
+  expect(inStoreWords(new Error(message))).toBe(
+    `${message}; give it the rights in docs/operations/redis.md, Access`,
+  );
+});
