@@ -1821,6 +1821,7 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "(told and tonumber(lowest) >= told)",
     "false",
   ),
+  mutant("a line that nobody was told of counts as told", "include/ledger", "return event_id and", "return"),
   mutant("changed thresholds are not armed", "include/ledger", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
   mutant(
     "thresholds that were taken away and set again are not armed",
@@ -1840,12 +1841,6 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "include/ledger",
     'told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil',
     '""',
-  ),
-  mutant(
-    "a line that nobody wanted to be told of counts as told",
-    "include/ledger",
-    "if not is_wanted or",
-    "if not of_account[2] or",
   ),
   mutant(
     "a recharge takes a lower line for told",
