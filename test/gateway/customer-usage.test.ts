@@ -58,7 +58,10 @@ test("today is that of the store's clock", async () => {
   const clock = vi.spyOn(Date, "now").mockReturnValue(nowMs - 2 * 86_400_000);
   try {
     const { data } = (await usage(key)).body;
-    expect(data).toMatchObject({ to: today, from: new Date(nowMs - 30 * 86_400_000).toISOString().slice(0, 10) });
+    expect(data).toMatchObject({
+      to: today,
+      from: new Date(nowMs - 30 * 86_400_000).toISOString().slice(0, 10),
+    });
   } finally {
     clock.mockRestore();
   }

@@ -239,6 +239,38 @@ test("a crash between index and record is mended by a repeat", async () => {
   expect(await redis.client.hget(keyNames(partition, keyId).key, "sha256")).toBe(digestOf(key!));
 });
 
+// Guarantee: a key that was imported is found, whatever becomes of another call that imports it at the same time.
+test.each(["before", "after"])(
+  "an import that is refused takes no index from one that ends %s it",
+  async (order) => {
+    const { client } = redis;
+    const { accountId } = await createAccount(nodes, {}, ANN);
+    const options = { accountId, token: `sk_${randomId("imported")}` };
+    const setStatus = (status: "active" | "closed") => patchAccount(nodes, accountId, { status }, ANN);
+    const refused = async (through: RedisNodes) => {
+      await setStatus("closed");
+      await expect(issueKey(through, options, ANN)).rejects.toMatchObject({ problem: "account_closed" });
+      await setStatus("active");
+    };
+    if (order === "before") {
+      const del = async (name: string) => {
+        await setStatus("active");
+        await issueKey(nodes, options, BOB);
+        return client.del(name);
+      };
+      const slow = new Proxy(client, {
+        get: (of, name) => (name === "del" ? del : Reflect.get(of, name, of)),
+      });
+      await refused({ ...nodes, ofName: () => slow });
+    } else {
+      // The other call is refused between the index and the record of this one.
+      const confirmed = () => refused(nodes).then(() => true);
+      await issueKey({ ...nodes, confirmed }, options, BOB);
+    }
+    expect(await findKey(nodes, options.token)).toMatchObject({ accountId, status: "active" });
+  },
+);
+
 test("a key is not made for an account that does not exist", async () => {
   const accountId = randomId("acc");
   const before = await redis.client.dbsize();
