@@ -1792,7 +1792,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
 /** Scripts for which a full store would wait: those that make room, that settle, and that stop whoever has filled it. */
 export const FULL_MUTANTS: readonly Mutant[] = [
   ...["work-lease", "note", "archived", "trim", "rollup", "collect"],
-  ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token"],
+  ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token", "webhook"],
 ].map((file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom\n", "#!lua\n"));
 
 /** Scripts that would add to a full store. */
