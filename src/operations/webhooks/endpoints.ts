@@ -250,6 +250,7 @@ const READS_MAX = 5;
 
 /** Seals the secrets of all endpoints with the present key, so that the key before is needed no more. May be repeated. */
 export async function resealSecrets(nodes: RedisNodes, actor: Actor, rules: Rules): Promise<Resealed> {
+  nodes.requireWritable?.(nodes.all());
   const result: Resealed = { looked: 0, resealed: 0, failed: [] };
   const partitions = await partitionsOf(nodes);
   for (let partition = 0; partition < partitions; partition++) {
