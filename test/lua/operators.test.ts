@@ -13,12 +13,18 @@ import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/chang
 import { issueKey, issueKeyOnce } from "../../src/operations/keys/issue-key.ts";
 import { findKey, readKey } from "../../src/operations/keys/keys.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import {
+  registerEndpoint,
+  rotateSecret,
+  type WebhookRules,
+} from "../../src/operations/webhooks/endpoints.ts";
 import { type Actor, cliActor } from "../../src/records/actor.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   digestOf,
+  endpointNames,
   indexName,
   keyNames,
   partitionNames,
@@ -429,6 +435,20 @@ test("the audit of all accounts is paged newest first, without gaps or repeats",
     await expect(pageAudit(nodes, { accountId, cursor, limit: 7 }), cursor).rejects.toMatchObject({
       path: "cursor",
     });
+});
+
+// Guarantee: whoever gets a new secret has the present one, also where a call whose answer was lost comes late.
+test("of two rotations of a webhook's secret that began at the same time one is refused", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const rules: WebhookRules = {
+    ...{ endpointsMax: 1, newSecret: () => randomId("whsec"), seal: (secret) => secret },
+    ...{ unseal: (sealed) => sealed, isCurrent: () => true, checkAddress: (url) => ({ ok: true, url }) },
+  };
+  const { endpoint } = await registerEndpoint(nodes, accountId, { url: "https://shop.example" }, ANN, rules);
+  const secret = await rotateSecret(nodes, endpoint, DAY_MS, BOB, rules);
+  await expect(rotateSecret(nodes, endpoint, DAY_MS, ANN, rules)).rejects.toMatchObject({ code: "stale" });
+  const { endpoint: record } = endpointNames(endpoint.partition, endpoint.endpointId);
+  expect(await redis.client.hget(record, "secret")).toBe(secret);
 });
 
 // Guarantee: everything that was done has a name and a time; a mistake in that shows.
