@@ -2469,7 +2469,19 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant("all end in one call", "revoke-token", "REVOKED_MAX = 40", "REVOKED_MAX = 500"),
   mutant("those that are left are not said", "revoke-token", "math.max(0, #found - REVOKED_MAX)", "0"),
   mutant("only children end", "revoke-token", "at = call", "at = #path < 2 and call"),
-  mutant("the whole family ends", "revoke-token", "at and is_descendant[at] or false", "true"),
+  mutant("the whole family ends", "revoke-token", "depth = at and depths[at]", "depth = 1"),
+  mutant(
+    "parents end before their children",
+    "revoke-token",
+    "depths[one] > depths[other]",
+    "depths[one] < depths[other]",
+  ),
+  mutant(
+    "the first of those that are left is removed",
+    "revoke-token",
+    "local is_done = #found <= REVOKED_MAX",
+    "local is_done = true",
+  ),
 ];
 
 /** Requests that passed while the store was away; the model knows none. */
