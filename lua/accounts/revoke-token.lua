@@ -27,20 +27,24 @@ local function revoke(id)
   write_audit(token, now, actor, "token.revoke", "", id, { revoked_at = cjson.null }, { revoked_at = int(now) })
 end
 
--- The members of the family that come from the token. Each is looked at once, as are those between that were revoked before.
+-- The members of the family that come from the token, children before their parents: TOKEN may remove one that has ended, and what
+-- it made is found by its record. Each is looked at once, as are those between that were revoked before.
 local function descendants()
-  local is_descendant, found = { [token_id] = true }, {}
+  local depths, found = { [token_id] = 0 }, {}
   for _, id in ipairs(call("ZRANGE", family, 0, -1)) do
     local path, at = {}, id
-    while at and is_descendant[at] == nil do
+    while at and depths[at] == nil do
       path[#path + 1] = at
       at = call("HGET", prefix .. at, "parent")
     end
-    for _, one in ipairs(path) do
-      is_descendant[one] = at and is_descendant[at] or false
+    local depth = at and depths[at]
+    for one = #path, 1, -1 do
+      depth = depth and depth + 1
+      depths[path[one]] = depth
     end
-    if is_descendant[id] and id ~= token_id then found[#found + 1] = id end
+    if depths[id] and id ~= token_id then found[#found + 1] = id end
   end
+  table.sort(found, function(one, other) return depths[one] > depths[other] end)
   return found
 end
 
@@ -52,4 +56,7 @@ local found = descendants()
 for at = 1, math.min(REVOKED_MAX, #found) do
   revoke(found[at])
 end
+-- Its record stays until all have ended.
+local is_done = #found <= REVOKED_MAX
+call("ZADD", ended_tokens, is_done and (record[2] or int(now)) or int(now + AUDIT_KEPT_MS), token_id)
 return { "revoked", now, call("HGETALL", token), math.max(0, #found - REVOKED_MAX) }

@@ -14,11 +14,11 @@ local function alert_credits(account, now, account_id, alerts, available, is_rec
   end
   -- Holds may have brought the credits below a threshold that no charge has told of yet: a grant does not take it for told.
   if is_recharge then return told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil end
-  local is_wanted = string.find(of_account[2] or "", "credits.low", 1, true)
-  if not is_wanted or not lowest or (told and tonumber(lowest) >= told) then return nil end
+  if not lowest or (told and tonumber(lowest) >= told) then return nil end
   local data = '{"balance":' .. int(available) .. ',"threshold":' .. lowest .. "}"
-  add_event(account, now, account_id, of_account[2], "credits.low", subject, data, data)
-  return alerts .. "/" .. lowest
+  -- A message that nobody wants, or that has no room, comes with a later charge.
+  local event_id = add_event(account, now, account_id, of_account[2], "credits.low", subject, data, data)
+  return event_id and alerts .. "/" .. lowest or nil
 end
 
 -- Moves money and writes the ledger in the same step: account and stream never disagree. Each entry names the one

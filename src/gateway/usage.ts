@@ -28,7 +28,7 @@ export interface UsageAnswer {
 /** GET /usage: what the key's account has used. It is rolled up about once a second, and read beside the requests. */
 export async function usage(context: RequestContext): Promise<HandlerResult> {
   const { gateway, exchange, key } = context;
-  const question = questionOf(exchange.req.url ?? "", Date.now());
+  const question = questionOf(exchange.req.url ?? "", gateway.store.nowMs(key.partition));
   if ("name" in question) return refuseCounted(context, question);
   const refused = await inspectKey(context);
   if (refused) return refused;

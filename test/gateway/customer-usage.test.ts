@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import {
   expectStatus,
   givenGateway,
@@ -49,6 +49,22 @@ test("an account reads its usage by day, endpoint and key, of all its keys", asy
   const others = await usage(stranger.key);
   expect(others.body.data.rows).toEqual([]);
   expect(limitsOf(others)).toMatchObject({ limit: 1000, remaining: 1000 });
+});
+
+// Guarantee: an answer without days ends with the store's day, by which usage is counted, whatever the gateway's clock says.
+test("today is that of the store's clock", async () => {
+  const { key } = await gateway.givenKey();
+  const nowMs = Date.now();
+  const clock = vi.spyOn(Date, "now").mockReturnValue(nowMs - 2 * 86_400_000);
+  try {
+    const { data } = (await usage(key)).body;
+    expect(data).toMatchObject({
+      to: today,
+      from: new Date(nowMs - 30 * 86_400_000).toISOString().slice(0, 10),
+    });
+  } finally {
+    clock.mockRestore();
+  }
 });
 
 test.each([

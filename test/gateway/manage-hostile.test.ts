@@ -3,6 +3,7 @@ import { connect, type Socket } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, onTestFinished, test } from "vitest";
 import { startFaultProxy } from "../support/fault-proxy.ts";
 import { expectStatus, until } from "../support/gateway.ts";
+import { heads, rawClient, rawPost } from "../support/raw-client.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 
 // Guarantee: what a token may not do stays refused, however its call is written, and no holder of one stops another.
@@ -121,6 +122,25 @@ test("calls whose bodies do not end keep neither probes nor other calls from the
   }
   await until(async () => (await refused()) === before + 64, "all unfinished calls to be counted");
   expect(stage.gateway.logs.filter((line) => line.includes("internal fault"))).toEqual([]);
+});
+
+// Guarantee: a token that was stolen does nothing after it was revoked, also by calls that began before.
+test("a call whose token is revoked while its body arrives changes nothing", async () => {
+  const accountId = await stage.givenAccount();
+  const wanted = { label: "stolen", scopes: ["credits:write"] };
+  const { token, token_id: id } = (await stage.manage("POST", "/tokens", { body: wanted })).body;
+  const client = await rawClient(stage.gateway.adminUrl);
+  const path = `/manage/v1/accounts/${accountId}/grants`;
+  const call = rawPost(path, token, { credits: 5, reference: "late" }, ["Expect: 100-continue"]);
+  client.send(call.head.replace("gateway.test", "localhost"));
+  await client.answers(1);
+  expect(client.received()).toMatch(/^HTTP\/1.1 100 /);
+  expectStatus(await stage.manage("POST", `/tokens/${id}/revoke`), 200);
+  client.send(call.body);
+  await client.answers(2);
+  expect(heads(client.received())[1]).toMatch(/^HTTP\/1.1 401 /);
+  expect((await stage.manage("GET", `/accounts/${accountId}`)).body.balance).toBe(0);
+  client.close();
 });
 
 test("one token's calls, more than are served at a time, get no call of another refused", async () => {

@@ -2,7 +2,7 @@ import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
-import { keyRef, partitionNames } from "../../src/records/names.ts";
+import { keyRef, partitionNames, webhookNames } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account, suspend } from "../../src/scripts/accounts.ts";
 import { change, expiring, issue, type ReplacedKey, revoke } from "../../src/scripts/keys.ts";
@@ -76,6 +76,14 @@ const low = (balance: number, threshold: number) => ({ type: "credits.low", data
 async function charge(key: Key, price: number): Promise<void> {
   stage.clock.nowMs += 1000;
   await stage.givenTask(stage.request(key, { price }));
+}
+
+/** Runs while the account's events have all the bytes that they may. */
+async function withoutRoom({ accountId, partition }: Key, work: () => Promise<void>): Promise<void> {
+  const { totals } = webhookNames(partition);
+  await stage.redis.hset(totals, accountId, 8 * 1024 * 1024);
+  await work();
+  await stage.redis.hdel(totals, accountId);
 }
 
 test("the credits are told of once as they fall below a threshold, and again after a recharge left them above", async () => {
@@ -179,6 +187,14 @@ test("a refund is no charge: it tells of no threshold, and the next charge does"
   await stage.observe(failing, "failed");
   expect(await eventsOf(key)).toEqual([]);
   await charge(key, 1);
+  expect(await eventsOf(key)).toEqual([low(89, 100)]);
+});
+
+test("a threshold whose message was dropped for want of room is told of with the next charge", async () => {
+  const key = await givenAccount(130, { alerts: "100" });
+  await withoutRoom(key, () => charge(key, 40));
+  expect(await eventsOf(key)).toEqual([]);
+  for (const price of [1, 1]) await charge(key, price);
   expect(await eventsOf(key)).toEqual([low(89, 100)]);
 });
 
@@ -337,6 +353,9 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   await charge(unasked, 40);
   await changeAccount(stage.redis, unasked.names.account, { webhooks: "we_1:credits.low" });
   await charge(unasked, 1);
+  const dropped = await givenAccount(130, { alerts: "100" });
+  await withoutRoom(dropped, () => charge(dropped, 40));
+  await charge(dropped, 1);
   const barred = await givenAccount(10);
   const { accountId, partition, keyId } = barred;
   const actor = cliActor();
@@ -348,7 +367,7 @@ async function toldBy(scripts: ScriptRunner): Promise<unknown> {
   await asWord(null);
   await at(() => scripts.run(suspend, { partition, accountId, actor, status: "suspended" }));
   await asWord("closed");
-  const events = [key, hovering, holding, rescued, unasked, barred].map(async (one) =>
+  const events = [key, hovering, holding, rescued, unasked, dropped, barred].map(async (one) =>
     (await eventsOf(one)).map(({ type, data }) => [type, type === "key.revoked" ? "" : data]),
   );
   return { events: await Promise.all(events), keys: await toldOfKeys(scripts) };

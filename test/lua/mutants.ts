@@ -1792,7 +1792,7 @@ export const MONEY_MUTANTS: readonly Mutant[] = [
 /** Scripts for which a full store would wait: those that make room, that settle, and that stop whoever has filled it. */
 export const FULL_MUTANTS: readonly Mutant[] = [
   ...["work-lease", "note", "archived", "trim", "rollup", "collect"],
-  ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token"],
+  ...["bind", "void", "unclear", "refund", "revoke", "suspend", "revoke-token", "webhook"],
 ].map((file) => mutant(`${file} waits for room`, file, "#!lua flags=allow-oom\n", "#!lua\n"));
 
 /** Scripts that would add to a full store. */
@@ -1821,6 +1821,7 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "(told and tonumber(lowest) >= told)",
     "false",
   ),
+  mutant("a line that nobody was told of counts as told", "include/ledger", "return event_id and", "return"),
   mutant("changed thresholds are not armed", "include/ledger", '"^" .. alerts .. "/(%d+)$"', '"/(%d+)$"'),
   mutant(
     "thresholds that were taken away and set again are not armed",
@@ -1840,12 +1841,6 @@ export const EVENT_MUTANTS: readonly Mutant[] = [
     "include/ledger",
     'told and (lowest and alerts .. "/" .. int(math.max(told, tonumber(lowest))) or "") or nil',
     '""',
-  ),
-  mutant(
-    "a line that nobody wanted to be told of counts as told",
-    "include/ledger",
-    "if not is_wanted or",
-    "if not of_account[2] or",
   ),
   mutant(
     "a recharge takes a lower line for told",
@@ -2474,7 +2469,19 @@ export const TOKEN_MUTANTS: readonly Mutant[] = [
   mutant("all end in one call", "revoke-token", "REVOKED_MAX = 40", "REVOKED_MAX = 500"),
   mutant("those that are left are not said", "revoke-token", "math.max(0, #found - REVOKED_MAX)", "0"),
   mutant("only children end", "revoke-token", "at = call", "at = #path < 2 and call"),
-  mutant("the whole family ends", "revoke-token", "at and is_descendant[at] or false", "true"),
+  mutant("the whole family ends", "revoke-token", "depth = at and depths[at]", "depth = 1"),
+  mutant(
+    "parents end before their children",
+    "revoke-token",
+    "depths[one] > depths[other]",
+    "depths[one] < depths[other]",
+  ),
+  mutant(
+    "the first of those that are left is removed",
+    "revoke-token",
+    "local is_done = #found <= REVOKED_MAX",
+    "local is_done = true",
+  ),
 ];
 
 /** Requests that passed while the store was away; the model knows none. */

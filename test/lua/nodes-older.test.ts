@@ -16,6 +16,7 @@ import { findKey } from "../../src/operations/keys/keys.ts";
 import { freezePartitions, thawPartitions } from "../../src/operations/store/freezing.ts";
 import { findWritable } from "../../src/operations/store/operator-loss.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import { resealSecrets } from "../../src/operations/webhooks/endpoints.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { readLedger } from "../../src/records/ledger-entries.ts";
 import { digestOf, indexName, META, partitionNames, partitionOf } from "../../src/records/names.ts";
@@ -121,6 +122,9 @@ const WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknow
   "a revocation": async (nodes, { key }) => revokeKey(nodes, await findKey(nodes, key.keyId), cliActor()),
 };
 
+const asItIs = (secret: string): string => secret;
+const SEALING = { seal: asItIs, unseal: asItIs, isCurrent: () => false };
+
 /** Operators' writes to it, and to another server or before it, or of a task that has not ended. */
 const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<unknown>> = {
   "a key whose index is there": (nodes, { server }) =>
@@ -151,6 +155,7 @@ const WIDER_WRITES: Record<string, (nodes: RedisNodes, given: Given) => Promise<
   "a freeze": (nodes, { server }) => freezePartitions(nodes, [partitionOn(server)]),
   "a thaw": (nodes, { server }) => thawPartitions(nodes, [partitionOn(server)]),
   "the end of an archive": (nodes) => detachArchive(nodes),
+  "the sealing of webhooks' secrets": (nodes) => resealSecrets(nodes, cliActor(), SEALING),
 };
 
 // Guarantee: what may be replaced by a newer copy gets no write of an operator, and accounts elsewhere are worked on.

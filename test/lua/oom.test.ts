@@ -26,6 +26,7 @@ import { revoke } from "../../src/scripts/keys.ts";
 import { trim } from "../../src/scripts/ledger.ts";
 import { collect } from "../../src/scripts/tasks.ts";
 import { revokeToken as revokeTokens } from "../../src/scripts/tokens.ts";
+import { webhook } from "../../src/scripts/webhooks.ts";
 import { createClient } from "../support/client.ts";
 import {
   createStage,
@@ -129,7 +130,7 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
   const { requestId } = request;
   const credits = { partition, accountId: "a", amount: 5, reference: "r", reason: "x", actor };
   const scripts = {
-    turn: () => run(workLease, { name: `tg:turn-${randomId("x")}`, holder: "a", leaseMs: 1000 }),
+    "work-lease": () => run(workLease, { name: `tg:turn-${randomId("x")}`, holder: "a", leaseMs: 1000 }),
     note: () => run(note, { partition, changed: ["key a"] }),
     archived: () =>
       run(archived, {
@@ -152,6 +153,8 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
     refund: () => run(refund, { ...credits, requestId }),
     revoke: () => run(revoke, { partition, keyId: "k", actor }),
     suspend: () => run(suspend, { partition, accountId: "a", actor, status: "suspended" }),
+    webhook: () =>
+      run(webhook, { partition, accountId: "a", endpointId: "w", action: "webhook.delete", actor }),
     "revoke-token": () => run(revokeTokens, { tokenId: "t", root: "t", actor }),
     admit: () => run(admit, { generation: request, tiers: stage.tiers, notAfterMs: Number.MAX_SAFE_INTEGER }),
     recharge: () => run(recharge, credits),

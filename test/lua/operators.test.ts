@@ -13,12 +13,18 @@ import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/chang
 import { issueKey, issueKeyOnce } from "../../src/operations/keys/issue-key.ts";
 import { findKey, readKey } from "../../src/operations/keys/keys.ts";
 import { releaseTask } from "../../src/operations/tasks/operator-tasks.ts";
+import {
+  registerEndpoint,
+  rotateSecret,
+  type WebhookRules,
+} from "../../src/operations/webhooks/endpoints.ts";
 import { type Actor, cliActor } from "../../src/records/actor.ts";
 import { cursorOf } from "../../src/records/cursors.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
   digestOf,
+  endpointNames,
   indexName,
   keyNames,
   partitionNames,
@@ -239,6 +245,38 @@ test("a crash between index and record is mended by a repeat", async () => {
   expect(await redis.client.hget(keyNames(partition, keyId).key, "sha256")).toBe(digestOf(key!));
 });
 
+// Guarantee: a key that was imported is found, whatever becomes of another call that imports it at the same time.
+test.each(["before", "after"])(
+  "an import that is refused takes no index from one that ends %s it",
+  async (order) => {
+    const { client } = redis;
+    const { accountId } = await createAccount(nodes, {}, ANN);
+    const options = { accountId, token: `sk_${randomId("imported")}` };
+    const setStatus = (status: "active" | "closed") => patchAccount(nodes, accountId, { status }, ANN);
+    const refused = async (through: RedisNodes) => {
+      await setStatus("closed");
+      await expect(issueKey(through, options, ANN)).rejects.toMatchObject({ problem: "account_closed" });
+      await setStatus("active");
+    };
+    if (order === "before") {
+      const del = async (name: string) => {
+        await setStatus("active");
+        await issueKey(nodes, options, BOB);
+        return client.del(name);
+      };
+      const slow = new Proxy(client, {
+        get: (of, name) => (name === "del" ? del : Reflect.get(of, name, of)),
+      });
+      await refused({ ...nodes, ofName: () => slow });
+    } else {
+      // The other call is refused between the index and the record of this one.
+      const confirmed = () => refused(nodes).then(() => true);
+      await issueKey({ ...nodes, confirmed }, options, BOB);
+    }
+    expect(await findKey(nodes, options.token)).toMatchObject({ accountId, status: "active" });
+  },
+);
+
 test("a key is not made for an account that does not exist", async () => {
   const accountId = randomId("acc");
   const before = await redis.client.dbsize();
@@ -397,6 +435,20 @@ test("the audit of all accounts is paged newest first, without gaps or repeats",
     await expect(pageAudit(nodes, { accountId, cursor, limit: 7 }), cursor).rejects.toMatchObject({
       path: "cursor",
     });
+});
+
+// Guarantee: whoever gets a new secret has the present one, also where a call whose answer was lost comes late.
+test("of two rotations of a webhook's secret that began at the same time one is refused", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const rules: WebhookRules = {
+    ...{ endpointsMax: 1, newSecret: () => randomId("whsec"), seal: (secret) => secret },
+    ...{ unseal: (sealed) => sealed, isCurrent: () => true, checkAddress: (url) => ({ ok: true, url }) },
+  };
+  const { endpoint } = await registerEndpoint(nodes, accountId, { url: "https://shop.example" }, ANN, rules);
+  const secret = await rotateSecret(nodes, endpoint, DAY_MS, BOB, rules);
+  await expect(rotateSecret(nodes, endpoint, DAY_MS, ANN, rules)).rejects.toMatchObject({ code: "stale" });
+  const { endpoint: record } = endpointNames(endpoint.partition, endpoint.endpointId);
+  expect(await redis.client.hget(record, "secret")).toBe(secret);
 });
 
 // Guarantee: everything that was done has a name and a time; a mistake in that shows.

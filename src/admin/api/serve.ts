@@ -61,17 +61,22 @@ export function createAdminApi(options: AdminApiOptions) {
 
   async function answer(req: IncomingMessage, seen: Seen): Promise<Reply> {
     const { path, query } = targetOf((req.url ?? "").slice(API_PATH.length));
-    seen.grantee = await authorize(req, access, (token) =>
-      services.session.run((nodes) => findToken(nodes, token)),
-    );
+    const whose = () =>
+      authorize(req, access, (token) => services.session.run((nodes) => findToken(nodes, token)));
+    seen.grantee = await whose();
     const { route, params } = find(req.method ?? "", path);
     seen.route = route;
     const call = await callOf(req, route, params, query, seen);
     const { root, by } = call.grantee;
-    if (route.method !== "GET" && !route.onlyReads) {
+    const writes = route.method !== "GET" && !route.onlyReads;
+    if (writes)
       budget.take(root, route.ends?.(call.body) ? "ends" : "adds", JSON.stringify(call.body).length);
-    }
-    return replyOf(await callLimit.run(root ?? by, () => route.run(call, services)), req);
+    const run = async () => {
+      // The token may have ended while the body arrived, or the call waited.
+      if (writes) await whose();
+      return route.run(call, services);
+    };
+    return replyOf(await callLimit.run(root ?? by, run), req);
   }
 
   function refusal(error: unknown, seen: Seen, method: string | undefined): Reply {

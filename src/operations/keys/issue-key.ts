@@ -129,9 +129,15 @@ export async function issueKey(
     actor,
   });
   if (outcome === "known") throw new KnownKeyError(keyId, accountId);
-  if (outcome === "issued") return { key, keyId, accountId };
   const name = indexName(digest);
+  const reserve = () => nodes.ofName(name).set(name, `${keyId} ${accountId}`, "NX");
+  // Of two calls with one token only one may be refused. Whichever ends last restores the index of the key that was issued.
+  if (outcome === "issued") {
+    if (options.token !== undefined) await reserve();
+    return { key, keyId, accountId };
+  }
   await nodes.ofName(name).del(name);
+  if (await nodes.of(partition).exists(keyNames(partition, keyId).key)) await reserve();
   if (outcome === "too_many_keys") throw tooManyKeys(accountId, options);
   if (outcome === "closed") throw accountClosed(accountId);
   if (outcome === "stale") throw new OperatorError("the key was changed meanwhile", "stale");

@@ -108,6 +108,7 @@ export async function releaseTask(nodes: RedisNodes, id: string, actor: Actor): 
   );
 }
 
+/** @returns false if it had ended before, or is bound */
 async function release(
   nodes: RedisNodes,
   { requestId, partition, record }: FoundRequest,
@@ -116,7 +117,9 @@ async function release(
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
   const idempotencyDigest = record.idempotency;
   const call = { key, requestId, idempotencyDigest, reason: "released" as const, actor };
-  return (await scriptsOf(nodes.of(partition)).run(voidHold, call)).outcome === "void";
+  const redis = nodes.of(partition);
+  if ((await scriptsOf(redis).run(voidHold, call)).outcome !== "void") return false;
+  return requestOf(await redis.get(requestName(partition, requestId))).reason === "released";
 }
 
 /** Undefined if it had ended before. */

@@ -120,7 +120,10 @@ export async function patchEndpoint(
 export const deleteEndpoint = (nodes: RedisNodes, endpoint: Endpoint, actor: Actor): Promise<void> =>
   change(nodes, endpoint, { actor, action: "webhook.delete" });
 
-/** Both secrets sign until `overlapMs` is over. @returns the new secret @throws OperatorError `not_found`, `account_closed` */
+/**
+ * Both secrets sign until `overlapMs` is over. Of two calls that read the same endpoint one is refused: else the first one's caller would
+ * keep a secret that signs no more after that. @returns the new secret @throws OperatorError `not_found`, `stale`, `account_closed`
+ */
 export async function rotateSecret(
   nodes: RedisNodes,
   endpoint: Endpoint,
@@ -130,7 +133,8 @@ export async function rotateSecret(
 ): Promise<string> {
   const secret = rules.newSecret();
   const fields = { secret: rules.seal(secret) };
-  await change(nodes, endpoint, { fields, overlapMs, actor, action: "webhook.rotate_secret" });
+  const ifRevisions = [endpoint.revision];
+  await change(nodes, endpoint, { fields, overlapMs, actor, ifRevisions, action: "webhook.rotate_secret" });
   return secret;
 }
 
@@ -250,6 +254,7 @@ const READS_MAX = 5;
 
 /** Seals the secrets of all endpoints with the present key, so that the key before is needed no more. May be repeated. */
 export async function resealSecrets(nodes: RedisNodes, actor: Actor, rules: Rules): Promise<Resealed> {
+  nodes.requireWritable?.(nodes.all());
   const result: Resealed = { looked: 0, resealed: 0, failed: [] };
   const partitions = await partitionsOf(nodes);
   for (let partition = 0; partition < partitions; partition++) {

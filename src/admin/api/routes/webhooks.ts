@@ -142,10 +142,10 @@ export const rotationOfSecret = operation("POST /accounts/{account}/webhooks/{we
   summary: "Replace the secret of an endpoint",
   description:
     "The new one is in the answer once. Both sign each message for `overlap` (24h unless you say). Secrets of an overlap that has not " +
-    "ended, up to three, sign on as long: repeat the call if its answer was lost.",
+    "ended, up to three, sign on as long: repeat the call if its answer was lost. Of two calls at the same time one may be 412.",
   body: SecretRotation,
   answers: { 200: { description: "The endpoint, with its new secret.", schema: Webhook } },
-  refusals: [409],
+  refusals: [409, 412],
   async operate(nodes, call, settings) {
     const overlapMs = durationMs(call.body.overlap ?? OVERLAP_DEFAULT) ?? 0;
     const endpoint = await endpointOf(nodes, call, settings);
