@@ -48,6 +48,8 @@ export interface GatewaySettings {
   archiveUrl?: string | undefined;
   /** The section `webhooks` as JSON, and a secret; without it there are none. */
   webhooks?: object | undefined;
+  /** `log.polls`; `debug`, which sums them up, when left out. */
+  logPolls?: "info" | undefined;
 }
 
 /** Seals the secrets of endpoints in all runs. */
@@ -75,6 +77,7 @@ upstream: { url: ${JSON.stringify(upstreamUrl)}, adapter: ${adapter}, connect_ti
 tasks: { cache: 0s, sweep_interval: ${every}, poll_interval: ${pollIntervalMs}ms, sweep_polls_per_second: 1000, max_age: ${maxAgeMs}ms, unknown_outcomes_per_account: ${unknownOutcomesMax} }
 archive: { keep: 0s, interval: 100ms }
 webhooks: ${JSON.stringify(settings.webhooks ?? {})}
+log: { polls: ${settings.logPolls ?? "debug"} }
 `,
   );
 }

@@ -153,7 +153,7 @@ async function fillJournal(
 async function fillLog(world: World, customer: Customer, folder: string, lines: number): Promise<void> {
   const slot = 2;
   const log = join(folder, "log.ndjson");
-  const gateway = await world.startIn(slot, { log, sweeps: false });
+  const gateway = await world.startIn(slot, { log, sweeps: false, logPolls: "info" });
   fill(folder);
   world.note("log's disk full");
   const text = (): string => readFileSync(log, "utf8");
