@@ -83,8 +83,9 @@ export async function totalStatement(
 /** @param day the first of a month */
 async function openingOf(nodes: RedisNodes, day: string, archive: ArchivedTotals) {
   const untilMs = await archivedUntilMs(nodes, dayStartMs(day));
-  const { statement } = await fromArchive(nodes, day.slice(0, 7), archive);
-  return { opening: statement.opening, untilMs };
+  const { opening } = await archive.total(day.slice(0, 7));
+  const lostMs = await archive.lostUntilMs(dayStartMs(monthBounds(day.slice(0, 7)).next));
+  return { opening: lostMs === undefined ? opening : null, untilMs };
 }
 
 async function fromArchive(nodes: RedisNodes, month: string, archive: ArchivedTotals): Promise<FoundTotal> {

@@ -116,14 +116,12 @@ function newLane({ perSecond, poll }: LaneOptions, usedAtMs: number): Lane {
         lane.pending--;
       },
     }),
-    ...{
-      pending: 0,
-      failures: 0,
-      unansweredSinceMs: undefined,
-      pausedUntilMs: 0,
-      usedAtMs,
-      polled: undefined,
-    },
+    pending: 0,
+    failures: 0,
+    unansweredSinceMs: undefined,
+    pausedUntilMs: 0,
+    usedAtMs,
+    polled: undefined,
   };
   return lane;
 }
