@@ -22,7 +22,6 @@ export const GENEROUS: Limits = {
 export async function emptyStore(world: World): Promise<void> {
   await world.redis.flushall();
   rmSync(journalOf(world), { recursive: true, force: true });
-  await world.redis.set("tg:ledger-lease", "bench", "PX", 3_600_000);
 }
 
 /** Issues keys, each of its own account with a billion credits, as the command line would. */

@@ -1,9 +1,10 @@
 import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { cpus, release, totalmem } from "node:os";
-import { join, resolve } from "node:path";
+import { join } from "node:path";
 import type { Options } from "./options.ts";
 import { OTHER_CORES, SEARCHED } from "./processes.ts";
+import { OUR_TREE } from "./tree.ts";
 import type { World } from "./world.ts";
 
 /** Under which circumstances figures came about. */
@@ -21,7 +22,6 @@ export interface Run {
 
 /** Reads machine, versions and commit. */
 export async function describeRun(options: Options, world: World): Promise<Run> {
-  const root = resolve(options.trees[0]!);
   const [cpu] = cpus();
   const redis = /^redis_version:(\S+)/m.exec(await world.redis.info("server"))?.[1];
   const { rounds, seconds } = options;
@@ -29,7 +29,7 @@ export async function describeRun(options: Options, world: World): Promise<Run> 
     startedAt: new Date().toISOString(),
     rounds,
     seconds,
-    commit: commitOf(root),
+    commit: commitOf(OUR_TREE.root),
     machine: `${cpus().length} cores, ${cpu?.model.trim()}, ${Math.round(totalmem() / 2 ** 30)} GiB, Linux ${release()}`,
     otherCores: OTHER_CORES.includes("-") ? `cores ${OTHER_CORES}` : `core ${OTHER_CORES}`,
     versions: [

@@ -1,5 +1,5 @@
 import { createHash, randomBytes } from "node:crypto";
-import type { KeyRef } from "../src/records/names.ts";
+import { type KeyRef, keyRef, partitionOf } from "../src/records/names.ts";
 import { GENEROUS } from "./keys.ts";
 import { partitions, partitionTag, record, type Template } from "./recorder.ts";
 import type { Tree } from "./tree.ts";
@@ -20,7 +20,7 @@ export async function makeKeys(world: World, tree: Tree, count: number): Promise
   const idsOf = (n: number) => {
     const serial = `${run}${String(n).padStart(10, "0")}`;
     const [key, account] = [`key_${serial}`, `acc_${serial}`];
-    return { key, account, partition: tree.partitionOf(account, parts) };
+    return { key, account, partition: partitionOf(account, parts) };
   };
   for (let from = 0; from < count; from += BATCH) {
     const pipe = world.redis.pipeline();
@@ -37,7 +37,7 @@ export async function makeKeys(world: World, tree: Tree, count: number): Promise
   }
   return (n) => {
     const { key, account, partition } = idsOf(n);
-    return tree.keyRef(key, account, partition);
+    return keyRef(key, account, partition);
   };
 }
 
@@ -58,7 +58,7 @@ async function recordIssue(world: World, tree: Tree): Promise<Template[]> {
   const sent = await record(world, async () => {
     const { key, keyId, accountId } = await tree.issueKey(world.redis, options);
     const digest = createHash("sha256").update(key).digest("hex");
-    const tag = partitionTag(tree.partitionOf(accountId, await partitions(world)));
+    const tag = partitionTag(partitionOf(accountId, await partitions(world)));
     return { names: { key: keyId, account: accountId, digest }, tag };
   });
   return sent.filter(({ words }) => words.some((word) => word.includes("{key}")));

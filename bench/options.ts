@@ -1,9 +1,7 @@
-import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { PROFILES } from "./profile.ts";
 import type { Scenario } from "./scenario.ts";
 import { SCENARIOS } from "./scenarios/index.ts";
-import { yardstickTree } from "./yardstick.ts";
 
 const HELP = `npm run bench -- [options]
 
@@ -27,8 +25,8 @@ export interface Options {
   first: boolean;
   /** True if a scenario is part of this run. */
   wants(name: string, scenario: Scenario): boolean;
-  /** Folders of the source trees that are measured. */
-  trees: string[];
+  /** True to measure the yardstick, too. */
+  yardstick: boolean;
   rounds: number;
   seconds: number;
   warmUpSeconds: number;
@@ -66,10 +64,7 @@ export function readOptions(args: string[]): Options {
       profile,
       first,
       wants: (name, scenario) => names?.includes(name) ?? (full || scenario.quick),
-      trees: [
-        resolve(import.meta.dirname, ".."),
-        ...(values.yardstick || full || page ? [yardstickTree()] : []),
-      ],
+      yardstick: values.yardstick || full || page,
       rounds: count(values.rounds),
       seconds: count(values.seconds ?? (full ? "3" : "2")),
       warmUpSeconds: count(values["warm-up"] ?? (full ? "24" : "6")),

@@ -8,9 +8,8 @@ import { lookAround, type Requirement } from "./requirements.ts";
 import type { Context, Outcome, Scenario } from "./scenario.ts";
 import { SCENARIOS } from "./scenarios/index.ts";
 import { judge } from "./targets.ts";
-import { openTree } from "./tree.ts";
+import { OUR_TREE, openYardstick } from "./tree.ts";
 import { createWorld } from "./world.ts";
-import { YARDSTICK } from "./yardstick.ts";
 
 const progress = (line: string): void => void process.stderr.write(`${line}\n`);
 
@@ -24,9 +23,7 @@ async function main(options: Options): Promise<void> {
     process.exitCode = 1;
     return;
   }
-  const trees = await Promise.all(
-    options.trees.map((folder, at) => openTree(at === 0 ? "gateway" : YARDSTICK, folder)),
-  );
+  const trees = [OUR_TREE, ...(options.yardstick ? [await openYardstick()] : [])];
   if (options.first) goFirst();
   const world = await createWorld(found.has("nginx"));
   for (const signal of ["SIGINT", "SIGTERM"] as const) {

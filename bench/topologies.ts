@@ -1,14 +1,13 @@
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
-import type { IssuedKey } from "../src/operations/keys/issue-key.ts";
+import { type IssuedKey, issueKey } from "../src/operations/keys/issue-key.ts";
 import { cliActor } from "../src/records/actor.ts";
 import type { RedisNodes } from "../src/redis/store-facts.ts";
 import { freePort, startRedis } from "../src/sandbox/redis.ts";
 import { evenRanges, PARTITIONS, slotOfName, slotOfPartition } from "../test/failover/slots.ts";
 import { GENEROUS } from "./keys.ts";
 import { prioritise } from "./processes.ts";
-import type { Tree } from "./tree.ts";
 
 const FORMATION_TIMEOUT_MS = 30_000;
 /** Keys made at a time. */
@@ -127,12 +126,12 @@ async function assemble(
   }
 }
 
-/** Makes keys, each of its own account with a billion credits, by the tree's own code. @returns them */
-export async function issueKeysOn(tree: Tree, { nodes }: Topology, count: number): Promise<string[]> {
+/** Makes keys, each of its own account with a billion credits, @returns them */
+export async function issueKeysOn({ nodes }: Topology, count: number): Promise<string[]> {
   const issued: IssuedKey[] = [];
   while (issued.length < count) {
     const batch = Array.from({ length: Math.min(BATCH, count - issued.length) }, () =>
-      tree.issueKeyOn(nodes, { credits: 1_000_000_000, limits: GENEROUS }, cliActor()),
+      issueKey(nodes, { credits: 1_000_000_000, limits: GENEROUS }, cliActor()),
     );
     issued.push(...(await Promise.all(batch)));
   }

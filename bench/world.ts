@@ -70,8 +70,6 @@ async function openRedis(folder: string) {
   const redisPid = requirePid(server);
   prioritise(redisPid);
   const redis = new Redis(server.url);
-  // The turn to check the ledger is taken: that check is a process of its own.
-  await redis.set("tg:ledger-lease", "bench", "PX", 3_600_000);
   return {
     redis,
     redisUrl: server.url,

@@ -4,12 +4,11 @@ import type { KeyRef } from "../../src/records/names.ts";
 import type { Generation, NewTask } from "../../src/scripts/holds.ts";
 import type { Holds } from "../../src/settlement/holds.ts";
 import { GENERATION } from "../requests.ts";
-import { inBothSpellings } from "../tree.ts";
 
 /** The tiers of config/tollgate.yaml. */
 export const TIERS: Tiers = {
-  standard: inBothSpellings({ rate_limit: 20, max_concurrent: 3, daily_limit: 500 }),
-  enterprise: inBothSpellings({ rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 }),
+  standard: { rate_limit: 20, max_concurrent: 3, daily_limit: 500 },
+  enterprise: { rate_limit: 100, max_concurrent: 10, daily_limit: 10_000 },
 };
 
 /** As many as a busy gateway has under way. */

@@ -1,10 +1,11 @@
 import type { KeyRef } from "../../src/records/names.ts";
+import { keyRef, partitionOf } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { emptyStore } from "../keys.ts";
 import { partitions } from "../recorder.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { judge, short } from "../targets.ts";
-import type { OpenStore, Tree } from "../tree.ts";
+import { type OpenStore, OUR_TREE, openStore } from "../tree.ts";
 import { admit, each, newTask, newTaskId, TIERS } from "./drive.ts";
 
 const ACCOUNTS = 2000;
@@ -18,14 +19,13 @@ export const footprint: Scenario = {
   quick: false,
   needs: [],
   targets: ["footprint"],
-  async run({ world, trees }): Promise<Outcome> {
-    const [tree] = trees as [Tree];
+  async run({ world }): Promise<Outcome> {
     await emptyStore(world);
-    await tree.issueKey(world.redis);
-    const open = await tree.openStore(world.redisUrl);
+    await OUR_TREE.issueKey(world.redis);
+    const open = await openStore(world.redisUrl);
     try {
       const before = await usedBytes(world);
-      await each(Array.from({ length: ACCOUNTS }), () => live(world, tree, open));
+      await each(Array.from({ length: ACCOUNTS }), () => live(world, open));
       await collectAll(open);
       const bytes = ((await usedBytes(world)) - before) / ACCOUNTS;
       const kinds = await byKind(world);
@@ -48,12 +48,12 @@ export const footprint: Scenario = {
 };
 
 /** The life of one account up to the state that is weighed. @throws when it is not that state */
-async function live(world: Context["world"], tree: Tree, { store }: OpenStore): Promise<void> {
-  const { keyId, accountId } = await tree.issueKey(world.redis, {
+async function live(world: Context["world"], { store }: OpenStore): Promise<void> {
+  const { keyId, accountId } = await OUR_TREE.issueKey(world.redis, {
     credits: 100_000,
     limits: { max_concurrent: 20 },
   });
-  const key = tree.keyRef(keyId, accountId, tree.partitionOf(accountId, await partitions(world)));
+  const key = keyRef(keyId, accountId, partitionOf(accountId, await partitions(world)));
   for (let n = 0; n < REFUSED; n++) await store.voidHold(await admit(store, key), TIERS);
   for (let n = 0; n < ENDED + RUNNING; n++) await run(store, await admit(store, key), key, n < ENDED);
   const { state } = await store.inspect(key, TIERS);
@@ -72,7 +72,7 @@ async function run(
   ends: boolean,
 ): Promise<void> {
   const taskId = newTaskId();
-  await store.bind(generation, newTask(taskId, 3_600_000), TIERS);
+  await store.bind(generation, newTask(taskId, 3_600_000));
   const task = { taskId, requestId: generation.requestId, creatorKeyId: key.keyId };
   const status = ends ? ("completed" as const) : ("processing" as const);
   const data = JSON.stringify({ task_id: taskId, status, created_at: "2026-01-01T00:00:00Z" });

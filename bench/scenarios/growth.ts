@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import type { KeyRef } from "../../src/records/names.ts";
+import { type KeyRef, keyRef, partitionOf } from "../../src/records/names.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { cpuUs } from "../cpu.ts";
 import { emptyStore, GENEROUS, issueKeys } from "../keys.ts";
@@ -7,7 +7,7 @@ import { makeKeys } from "../mass-keys.ts";
 import { partitions } from "../recorder.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { judge, short } from "../targets.ts";
-import type { Tree } from "../tree.ts";
+import { OUR_TREE, openStore } from "../tree.ts";
 import { median } from "./compare.ts";
 import { admit, each, TIERS } from "./drive.ts";
 
@@ -63,20 +63,19 @@ export const growth: Scenario = {
 };
 
 /** Costs of a key's first admission while so many keys exist; each sample takes others. */
-async function byKeys({ world, trees, progress }: Context, count: number): Promise<number[]> {
-  const [tree] = trees as [Tree];
+async function byKeys({ world, progress }: Context, count: number): Promise<number[]> {
   await emptyStore(world);
-  const { store, close } = await tree.openStore(world.redisUrl);
+  const { store, close } = await openStore(world.redisUrl);
   try {
     const samples: number[] = [];
-    let refOf = await makeKeys(world, tree, count);
+    let refOf = await makeKeys(world, OUR_TREE, count);
     if (count > FEW)
       for (let n = 0; n < LOOKS; n++) await world.redis.eval(LOOK_A_MILLION_TIMES, 1, "tg:meta");
     await delay(FLUSH_MS);
     for (let sample = 0; sample < SAMPLES; sample++) {
       if (count === FEW && sample > 0) {
         await emptyStore(world);
-        refOf = await makeKeys(world, tree, count);
+        refOf = await makeKeys(world, OUR_TREE, count);
       }
       // Spread over all keys, and none of them twice.
       const stride = count / FEW;
@@ -94,18 +93,15 @@ async function byKeys({ world, trees, progress }: Context, count: number): Promi
 
 /** Median cost of an admission into a window that is full but for the entry that leaves at that moment. */
 async function byLimit(
-  { world, trees, progress }: Context,
+  { world, progress }: Context,
   { limit, keys, steps }: (typeof WINDOWS)[number],
 ): Promise<number> {
-  const [tree] = trees as [Tree];
   await emptyStore(world);
-  const issued = await issueKeys(tree, world.redis, keys, { ...GENEROUS, rate_limit: limit });
+  const issued = await issueKeys(OUR_TREE, world.redis, keys, { ...GENEROUS, rate_limit: limit });
   const parts = await partitions(world);
-  const refs = issued.map(({ keyId, accountId }) =>
-    tree.keyRef(keyId, accountId, tree.partitionOf(accountId, parts)),
-  );
+  const refs = issued.map(({ keyId, accountId }) => keyRef(keyId, accountId, partitionOf(accountId, parts)));
   let nowMs = Date.now();
-  const { store, close } = await tree.openStore(world.redisUrl, () => nowMs);
+  const { store, close } = await openStore(world.redisUrl, () => nowMs);
   try {
     const stepMs = WINDOW_MS / limit;
     const step = async (): Promise<number> => {

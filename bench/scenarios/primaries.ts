@@ -105,7 +105,7 @@ async function startFleets(
     const folder = join(world.folder, `fleet-${fleets.length}`);
     mkdirSync(folder, { recursive: true });
     const { redisUrl } = topology;
-    const keys = await issueKeysOn(tree, topology, KEYS);
+    const keys = await issueKeysOn(topology, KEYS);
     const gateway = await startGateway({ ...world, folder, redisUrl }, tree, { ...GATEWAY, store });
     gateways.push(gateway);
     const targets = keys.map(generationTarget);

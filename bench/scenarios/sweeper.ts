@@ -1,4 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
+import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { cpuUs, processTree } from "../cpu.ts";
 import { watchCore } from "../foreign.ts";
 import { emptyStore, issueKeys } from "../keys.ts";
@@ -7,8 +8,8 @@ import { partitions } from "../recorder.ts";
 import type { Outcome, Scenario } from "../scenario.ts";
 import { startGateway } from "../subjects/gateway.ts";
 import { judge, short } from "../targets.ts";
-import type { Tree } from "../tree.ts";
-import { admit, each, newTask, newTaskId, TIERS } from "./drive.ts";
+import { OUR_TREE, openStore } from "../tree.ts";
+import { admit, each, newTask, newTaskId } from "./drive.ts";
 
 const TASKS = 100_000;
 const KEYS = 1000;
@@ -22,21 +23,20 @@ export const sweeper: Scenario = {
   quick: false,
   needs: ["taskset", "nginx"],
   targets: ["sweeper"],
-  async run({ world, trees }): Promise<Outcome> {
-    const [tree] = trees as [Tree];
+  async run({ world }): Promise<Outcome> {
     await emptyStore(world);
-    const keys = await issueKeys(tree, world.redis, KEYS);
+    const keys = await issueKeys(OUR_TREE, world.redis, KEYS);
     const parts = await partitions(world);
-    const { store, close } = await tree.openStore(world.redisUrl);
+    const { store, close } = await openStore(world.redisUrl);
     await each(
       Array.from({ length: TASKS }, (_, n) => keys[n % KEYS]!),
       async ({ keyId, accountId }) => {
-        const key = tree.keyRef(keyId, accountId, tree.partitionOf(accountId, parts));
-        await store.bind(await admit(store, key), newTask(newTaskId(), POLL_MS), TIERS);
+        const key = keyRef(keyId, accountId, partitionOf(accountId, parts));
+        await store.bind(await admit(store, key), newTask(newTaskId(), POLL_MS));
       },
     );
     await close();
-    const running = await startGateway(world, tree);
+    const running = await startGateway(world, OUR_TREE);
     try {
       await delay(WARM_UP_MS);
       const pids = processTree(running.pid);

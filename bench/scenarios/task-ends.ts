@@ -2,6 +2,7 @@ import { cpSync, mkdirSync, mkdtempSync, readFileSync, writeFileSync } from "nod
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
 import { Redis } from "ioredis";
+import { keyRef, partitionOf } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { admit, bind, type Generation } from "../../src/scripts/holds.ts";
@@ -12,7 +13,7 @@ import { startPinned } from "../processes.ts";
 import { partitions } from "../recorder.ts";
 import type { Context, Outcome, Scenario } from "../scenario.ts";
 import { judge, short } from "../targets.ts";
-import type { Tree } from "../tree.ts";
+import { OUR_TREE, openStore } from "../tree.ts";
 import { median } from "./compare.ts";
 import { admit as admitOne, each, generationOf, newTask, newTaskId, TIERS } from "./drive.ts";
 
@@ -108,10 +109,9 @@ export const taskEnds: Scenario = {
   needs: ["taskset", "valgrind"],
   targets: ["untold"],
   async run(context): Promise<Outcome> {
-    const { world, trees, progress } = context;
-    const [tree] = trees as [Tree];
+    const { world, progress } = context;
     const given = await givenOpenTasks(context);
-    const folder = join(tree.root, "lua");
+    const folder = join(OUR_TREE.root, "lua");
     const cut = withoutWebhooks(world.folder, folder);
     const costs: Cost[] = [];
     for (const [what, work] of Object.entries(WORKS)) {
@@ -153,19 +153,18 @@ export const taskEnds: Scenario = {
 };
 
 /** Charged tasks that run, and a copy of the store that has them. */
-async function givenOpenTasks({ world, trees }: Context): Promise<{ open: Open[]; data: string }> {
-  const [tree] = trees as [Tree];
+async function givenOpenTasks({ world }: Context): Promise<{ open: Open[]; data: string }> {
   await emptyStore(world);
-  const keys = await issueKeys(tree, world.redis, KEYS);
+  const keys = await issueKeys(OUR_TREE, world.redis, KEYS);
   const parts = await partitions(world);
-  const { store, close } = await tree.openStore(world.redisUrl);
+  const { store, close } = await openStore(world.redisUrl);
   const open: Open[] = [];
   await each(
     Array.from({ length: (CALLS + 1) * ITEMS }, (_, at) => keys[at % KEYS]!),
     async ({ keyId, accountId }) => {
-      const key = tree.keyRef(keyId, accountId, tree.partitionOf(accountId, parts));
+      const key = keyRef(keyId, accountId, partitionOf(accountId, parts));
       const [generation, taskId] = [await admitOne(store, key), newTaskId()];
-      await store.bind(generation, newTask(taskId, 3_600_000), TIERS);
+      await store.bind(generation, newTask(taskId, 3_600_000));
       open.push({ generation, taskId });
     },
   );

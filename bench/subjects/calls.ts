@@ -1,3 +1,4 @@
+import { partitionOf } from "../../src/records/names.ts";
 import { issueKeys } from "../keys.ts";
 import { partitions, partitionTag, record, type Template } from "../recorder.ts";
 import { GENERATION, generateOne, generationInit } from "../requests.ts";
@@ -26,7 +27,7 @@ export async function recordCalls(world: World, tree: Tree): Promise<Calls> {
       const response = await fetch(gateway.url + GENERATION.path, generationInit(key!.key));
       const request = response.headers.get("x-request-id") ?? "";
       const { data } = (await response.json()) as { data: { task_id: string } };
-      const tag = partitionTag(tree.partitionOf(accountId, await partitions(world)));
+      const tag = partitionTag(partitionOf(accountId, await partitions(world)));
       return { names: { task: data.task_id, request, key: keyId, account: accountId }, tag };
     });
     const calls = sent.filter(({ words }) => /^evalsha$/i.test(words[0] ?? "") && mentions(words, "request"));

@@ -27,24 +27,19 @@ export interface GatewayOptions {
   upstreamUrl?: string;
 }
 
-/** The yardstick begins its check ten seconds after its start, in a process that is not counted as the gateway's and slows all others. */
-const WITHOUT_LEDGER_CHECK = "ledger_check_interval: 0s";
-
-/** The gateway of a tree beside other programs, without its hourly check of the ledger. */
+/** The gateway of a tree, beside others. */
 export const gatewaySubject = (tree: Tree, options: GatewayOptions = {}): Subject => ({
   name: options.name ?? tree.name,
-  start: (world) =>
-    startGateway(world, tree, {
-      ...options,
-      store: [options.store, WITHOUT_LEDGER_CHECK].filter(Boolean).join(", "),
-    }),
+  start: (world) => startGateway(world, tree, options),
 });
 
+/** The yardstick begins its check ten seconds after its start, in a process that is not counted as the gateway's and slows all others. */
+const WITHOUT_LEDGER_CHECK = "ledger_check_interval: 0s";
 const RATE = "utility_requests_per_second";
 
 /**
  * Starts it as a user does, everything on, its log to a file, and waits until it is ready. Only its patience with Redis is longer, so
- * that a moment in which the machine does something else is not an outage.
+ * that a moment in which the machine does something else is not an outage, and it does not check its ledger.
  */
 export async function startGateway(
   world: World,
@@ -72,7 +67,7 @@ export async function startGateway(
     join(home, "tollgate.yaml"),
     `server: { ${settings.join(", ")} }
 admin: { port: ${await freePort()} }
-store: { ${[store.includes("command_timeout") ? "" : "command_timeout: 5s", `journal: ${journalOf(world)}`, store].filter(Boolean).join(", ")} }
+store: { ${[store.includes("command_timeout") ? "" : "command_timeout: 5s", `journal: ${journalOf(world)}`, WITHOUT_LEDGER_CHECK, store].filter(Boolean).join(", ")} }
 ${tasks && `tasks: { ${tasks} }\n`}${sections}`,
   );
   const child = await startPinned(process.execPath, [...nodeArgs, main], {

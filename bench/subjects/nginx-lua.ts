@@ -1,6 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
+import { partitionOf } from "../../src/records/names.ts";
 import { freePort } from "../../src/sandbox/redis.ts";
 import { SUBJECT_CORE } from "../processes.ts";
 import { partitions, partitionTag, type Template } from "../recorder.ts";
@@ -40,7 +41,7 @@ async function startNginxLua(
   const port = await freePort();
   const count = await partitions(world);
   const rows = keys.map(({ key, keyId, accountId }) => {
-    const tag = partitionTag(tree.partitionOf(accountId, count));
+    const tag = partitionTag(partitionOf(accountId, count));
     return `["${key}"]={key="${keyId}",account="${accountId}",tag="${tag}"}`;
   });
   writeFileSync(join(world.folder, "tokens.lua"), `return {${rows.join(",\n")}}\n`);
