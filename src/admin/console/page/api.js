@@ -149,9 +149,9 @@ export const listSales = (month) => get(["sales"], { month });
 export const readTotalStatement = (month) => get(["statements", "total"], { month });
 /** @type {(id: string) => Promise<Tagged<Account>>} */
 export const readAccount = (id) => getTagged(["accounts", id]);
-/** Undefined also where the token may not read it. @param {string} id */
-export const readAccountLabel = async (id) =>
-  may("accounts:read") ? (await readAccount(id).catch(() => undefined))?.value.label : undefined;
+/** Undefined where it cannot be read. @param {string} id */
+export const readAccountIfMay = async (id) =>
+  may("accounts:read") ? (await readAccount(id).catch(() => undefined))?.value : undefined;
 /** @type {(body: Body) => Promise<Account>} */
 export const createAccount = (body) => post(["accounts"], body);
 /** @type {(id: string, changes: Body, etag: Etag) => Promise<Account>} */
