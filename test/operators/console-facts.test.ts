@@ -132,4 +132,65 @@ describe.skipIf(!hasChromium)("facts at the console", () => {
     const cellOf = (title: string) => sale[titles.split(",").indexOf(title)];
     expect(["package", "amount_paid", "currency"].map(cellOf)).toEqual(['"basic"', '"9.90"', '"USD"']);
   });
+
+  test("maintenance begins and ends in two clicks each, with what it does said before", async ({
+    onTestFinished,
+  }) => {
+    onTestFinished(() => manage("PUT", "/maintenance", { on: false }));
+    await operator.signIn();
+    await page.getByRole("button", { name: "Maintenance …" }).focus();
+    await page.keyboard.press("Enter");
+    await dialog().waitFor();
+    await page.keyboard.press("Enter");
+    await dialog().getByText("Customers wait (seconds) must be a whole number.").waitFor();
+    await dialog().getByText("generations and uploads of all customers are answered 503").waitFor();
+    await dialog().getByLabel("Customers wait (seconds)").fill("soon");
+    await press("Begin it");
+    await dialog().getByText("Customers wait (seconds) must be a whole number.").waitFor();
+    await dialog().getByLabel("Customers wait (seconds)").fill("90000");
+    await press("Begin it");
+    await dialog().getByText("a whole number of seconds from 1 to 86400").waitFor();
+    await dialog().getByLabel("Customers wait (seconds)").fill("120");
+    await dialog().getByLabel("Message for customers").fill("Back at 14:00 UTC");
+    await press("Begin it");
+    await operator.result().getByText("Maintenance has begun").waitFor();
+    const words = { retry_after: 120, message: "Back at 14:00 UTC" };
+    expect(await manage("GET", "/maintenance")).toMatchObject({ on: true, ...words });
+    await press("Maintenance …");
+    await dialog().getByText("Customers are told to wait 120 seconds: Back at 14:00 UTC").waitFor();
+    await press("End it");
+    await operator.result().getByText("The maintenance has ended.").waitFor();
+    expect(await manage("GET", "/maintenance")).toMatchObject({ on: false });
+    const { token } = await givenToken("reader", ["usage:read"]);
+    await press("Sign out");
+    await operator.signIn("overview", token);
+    expect(await page.getByRole("button", { name: "Maintenance …" }).count()).toBe(0);
+  });
+
+  // Guarantee: what was sold in a month is all that customers paid.
+  test("a sale by number has what was paid, which stands under Sold", async () => {
+    const { accountId } = await gateway.givenKey({ credits: 0 });
+    const paid = async () =>
+      Number(
+        (await manage("GET", `/sales?month=${new Date().toISOString().slice(0, 7)}`)).amounts_paid.CHF ?? 0,
+      );
+    const before = await paid();
+    await operator.signIn(`account/${accountId}`);
+    await press("Grant credits …");
+    await dialog().getByLabel("Credits", { exact: true }).fill("700");
+    await dialog().getByLabel("Reference").fill("invoice 70");
+    await dialog().getByLabel("Paid").fill("12,50");
+    await press("Grant");
+    await dialog().getByText("Paid must be an amount and a currency such as 9.90 USD.").waitFor();
+    await dialog().getByLabel("Paid").fill("12.50 CHF");
+    await dialog().getByLabel("Kind").selectOption("trial");
+    await press("Grant");
+    await dialog().getByText("nothing is paid for a grant of kind trial", { exact: false }).waitFor();
+    await dialog().getByLabel("Kind").selectOption("purchase");
+    await press("Grant");
+    await operator.result().getByText("+700 credits").waitFor();
+    await expect.poll(paid).toBe(before + 12.5);
+    await operator.open(`account/${accountId}/transactions`);
+    await page.getByRole("cell", { name: "12.50 CHF, reference invoice 70" }).waitFor();
+  });
 });
