@@ -154,28 +154,26 @@ const ofBooking = referenceField(
 /** @param {Package} one */
 const priceOf = ({ price, currency }) => (price === null ? "" : `${price} ${currency}`);
 
-/** What a grant was for. @type {Field[]} */
-const SALE_FIELDS = [
-  {
-    name: "kind",
-    label: "Kind",
-    type: "select",
-    options: [
-      ["purchase", "purchase: sold"],
-      ["trial", "trial: given to try it out"],
-      ["goodwill", "goodwill: given for a customer's trouble"],
-    ],
-  },
-  {
-    name: "paid",
-    label: "Paid",
-    hint: "By the customer for a purchase, such as 9.90 USD. Empty: the price of the package; without one it is not known.",
-    check: (value) =>
-      /^(\d+(\.\d+)? [A-Z]{3})?$/.test(value)
-        ? undefined
-        : "must be an amount and a currency such as 9.90 USD",
-  },
-];
+/** @type {Field} */
+const KIND_FIELD = {
+  name: "kind",
+  label: "Kind",
+  type: "select",
+  options: [
+    ["purchase", "purchase: sold"],
+    ["trial", "trial: given to try it out"],
+    ["goodwill", "goodwill: given for a customer's trouble"],
+  ],
+};
+
+/** @type {Field} */
+const PAID_FIELD = {
+  name: "paid",
+  label: "Paid",
+  hint: "By the customer for a purchase, such as 9.90 USD. Empty: the price of the package; without one it is not known.",
+  check: (value) =>
+    /^(\d+(\.\d+)? [A-Z]{3})?$/.test(value) ? undefined : "must be an amount and a currency such as 9.90 USD",
+};
 
 /** The account is read anew: the balance of when the page was read may have been spent. @param {string} id */
 export async function askGrant(id) {
@@ -217,8 +215,9 @@ export async function askGrant(id) {
         type: "number",
         check: (value, values) => (values?.package ? undefined : credits(value)),
       },
-      ...SALE_FIELDS,
+      KIND_FIELD,
       ofBooking,
+      PAID_FIELD,
     ],
     verb: "Grant",
     preview: (values) => balances(account, amountOf(values)),
