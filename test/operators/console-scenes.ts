@@ -84,6 +84,7 @@ const webhookScenes = ({ endpointId }: Stage): Record<string, Scene> => ({
 /** Forms and questions, filled in up to what they ask last. */
 export const formScenes = (stage: Stage): Record<string, Scene> => ({
   ...formsOf(stage),
+  maintenance: { place: "overview", act: pressThen("Maintenance …") },
   ...webhookScenes(stage),
 });
 

@@ -64,7 +64,7 @@ const get = async (parts, query) => (await request(pathOf(parts, query), {})).va
 const getTagged = (parts) => request(pathOf(parts), {});
 
 /**
- * @template Value @param {"POST" | "PATCH"} method @param {string[]} parts @param {Body} body
+ * @template Value @param {"POST" | "PATCH" | "PUT"} method @param {string[]} parts @param {Body} body
  * @param {Record<string, string | null>} [headers] @returns {Promise<{ value: Value, status: number }>}
  */
 function write(method, parts, body, headers = {}) {
@@ -149,9 +149,9 @@ export const listSales = (month) => get(["sales"], { month });
 export const readTotalStatement = (month) => get(["statements", "total"], { month });
 /** @type {(id: string) => Promise<Tagged<Account>>} */
 export const readAccount = (id) => getTagged(["accounts", id]);
-/** Undefined also where the token may not read it. @param {string} id */
-export const readAccountLabel = async (id) =>
-  may("accounts:read") ? (await readAccount(id).catch(() => undefined))?.value.label : undefined;
+/** Undefined where it cannot be read. @param {string} id */
+export const readAccountIfMay = async (id) =>
+  may("accounts:read") ? (await readAccount(id).catch(() => undefined))?.value : undefined;
 /** @type {(body: Body) => Promise<Account>} */
 export const createAccount = (body) => post(["accounts"], body);
 /** @type {(id: string, changes: Body, etag: Etag) => Promise<Account>} */
@@ -274,6 +274,10 @@ export const listTiers = () => get(["tiers"]);
 export const listPrices = () => get(["prices"]);
 /** @type {() => Promise<List<Package>>} */
 export const listPackages = () => get(["packages"]);
+/** @type {() => Promise<Maintenance>} */
+export const readMaintenance = () => get(["maintenance"]);
+/** @type {(wanted: Body) => Promise<Maintenance>} */
+export const setMaintenance = async (wanted) => (await write("PUT", ["maintenance"], wanted)).value;
 /** @type {() => Promise<Configuration>} */
 export const readConfiguration = () => get(["configuration"]);
 

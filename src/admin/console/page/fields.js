@@ -10,7 +10,6 @@ import { optionList } from "./table.js";
  * @property {string} label
  * @property {string} [hint]
  * @property {"text" | "lines" | "number" | "moment" | "select" | "checks"} [type] a moment is in UTC
- * @property {number} [lengthMax] characters; 300 unless it says
  * @property {string} [value] what it begins with; of checks those that are ticked, by commas
  * @property {readonly (readonly [value: string, label: string])[]} [options] of a select or checks
  * @property {(value: string, values?: Record<string, string>) => string | undefined} [check] what is wrong with it, in words; the form's other values beside it
@@ -27,12 +26,13 @@ export function fieldOf(field) {
 }
 
 /** The first value is the default, so that a form that is drawn anew keeps what was typed. @param {Field} field @param {string} id */
-function controlOf({ name, type, value = "", hint, lengthMax = 300, options = [] }, id) {
+function controlOf({ name, type, value = "", hint, options = [] }, id) {
   const props = { id, name, "aria-describedby": hint ? `${id}-hint dialog-error` : "dialog-error" };
   if (type === "select") return html`<select ...${props}>${optionList(options, value)}</select>`;
   const text = { ...props, autocomplete: "off", spellcheck: false, defaultValue: value };
-  if (type === "lines") return html`<textarea ...${text} rows="5" maxlength="10000" />`;
-  return html`<input ...${text} type="text" maxlength=${lengthMax} placeholder=${type === "moment" ? MOMENT_EXAMPLE : undefined}
+  if (type === "lines") return html`<textarea ...${text} rows="5" />`;
+  // Without a maxlength: a browser cuts off what is pasted beyond it and says nothing. The gateway refuses it in words.
+  return html`<input ...${text} type="text" placeholder=${type === "moment" ? MOMENT_EXAMPLE : undefined}
     inputmode=${type === "number" ? "numeric" : "text"} />`;
 }
 

@@ -1,3 +1,5 @@
+import { may } from "./api.js";
+
 /**
  * Where somebody is: all of it stands in the address after its #, as in `#account/acme/transactions?type=refund`, so that
  * Back, a reload and a link to a colleague lead to the same.
@@ -41,7 +43,10 @@ export function noteHere(changes) {
 
 /** Where something that was found is shown. @param {Found} found */
 export function placeOf({ kind, id, account_id, key_id }) {
-  if (kind === "refusal") return hrefTo(["key", account_id ?? "", key_id ?? ""], { request_id: id });
+  if (kind === "refusal")
+    return may("keys:read")
+      ? hrefTo(["key", account_id ?? "", key_id ?? ""], { request_id: id })
+      : hrefTo(["account", account_id ?? "", "refusals"], { key_id: key_id ?? "" });
   if (kind === "key") return hrefTo(["key", account_id ?? "", id]);
   if (kind === "reference") return hrefTo(["account", account_id ?? "", "transactions"], { reference: id });
   if (kind === "transaction") return hrefTo(["account", account_id ?? "", "transactions"], { id });

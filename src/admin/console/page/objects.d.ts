@@ -44,6 +44,7 @@ declare global {
   type AuditRecord = Static<typeof objects.AuditRecord>;
   type Whoami = Static<typeof objects.WhoAmI>;
   type UsageRow = Static<typeof objects.UsageRow>;
+  type Maintenance = Answer<typeof objects.Maintenance>;
   type Tiers = Static<typeof objects.Tiers>;
   type Price = Static<typeof objects.Price>;
   type Package = Static<typeof objects.Package>;

@@ -25,7 +25,7 @@ import {
   mayOfAll,
   ownAccounts,
   readAccount,
-  readAccountLabel,
+  readAccountIfMay,
   readConfiguration,
   readHealth,
   readKey,
@@ -128,11 +128,11 @@ export const viewRequests = {
     refusals: may("usage:read")
       ? listRefusalsOfKey(account, id, {
           ...pageOf(query, ["outcome", "request_id"]),
-          from: timeOfText(query.get("from") ?? ""),
-          to: timeOfText(query.get("to") ?? ""),
+          from: timeOfText(query.get("from") ?? "", "start"),
+          to: timeOfText(query.get("to") ?? "", "end"),
         })
       : undefined,
-    label: readAccountLabel(account),
+    account: readAccountIfMay(account),
     use: may("accounts:read") ? readUse(account, { key_id: id }) : undefined,
     usage: may("usage:read")
       ? readUsage(account, { from: day(6), group_by: "day,key", key_id: id })
@@ -192,12 +192,17 @@ function metadataFilter(query) {
   return { [`metadata.${name}`]: value };
 }
 
-/** A time as a row has it, or to the minute, as the API takes it. @param {string} text */
-const timeOfText = (text) =>
-  text.replace(
-    /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/,
-    (_, date, time, seconds = ":00") => `${date}T${time}${seconds}Z`,
-  );
+/** A time as a row has it, or to the minute, as the API takes it. @param {string} text @param {"start" | "end"} edge of the second or minute: the API's `to` is not included */
+function timeOfText(text, edge) {
+  const [, date = "", time, seconds] = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/.exec(text) ?? [];
+  if (date === "") return text;
+  const start = `${date}T${time}${seconds ?? ":00"}Z`;
+  const startMs = Date.parse(start);
+  // The gateway refuses what is no time, such as 30 February.
+  const isTime = !Number.isNaN(startMs) && new Date(startMs).toISOString().startsWith(date);
+  if (edge === "start" || !isTime) return start;
+  return new Date(startMs + (seconds ? 1000 : 60_000)).toISOString();
+}
 
 /** The page of keys that is shown, for the keys and for what is used of their limits. @param {Place} place */
 const keysPage = ({ query }) => pageOf(query, [], 100);

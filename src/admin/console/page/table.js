@@ -235,7 +235,7 @@ function filterField({ name, label, type = "search", placeholder, options }, val
   const id = `filter-${name}`;
   const control = options
     ? html`<select id=${id} name=${name} onChange=${applyChoice}>${optionList(options, value)}</select>`
-    : html`<input id=${id} name=${name} value=${value} maxlength="200" spellcheck=${false} autocomplete="off" ...${{ placeholder, ...TYPES[type] }} />`;
+    : html`<input id=${id} name=${name} value=${value} spellcheck=${false} autocomplete="off" ...${{ placeholder, ...TYPES[type] }} />`;
   return html`<span class="filter-field"><label for=${id}>${label}</label>${control}</span>`;
 }
 

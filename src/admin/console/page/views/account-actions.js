@@ -154,6 +154,27 @@ const ofBooking = referenceField(
 /** @param {Package} one */
 const priceOf = ({ price, currency }) => (price === null ? "" : `${price} ${currency}`);
 
+/** @type {Field} */
+const KIND_FIELD = {
+  name: "kind",
+  label: "Kind",
+  type: "select",
+  options: [
+    ["purchase", "purchase: sold"],
+    ["trial", "trial: given to try it out"],
+    ["goodwill", "goodwill: given for a customer's trouble"],
+  ],
+};
+
+/** @type {Field} */
+const PAID_FIELD = {
+  name: "paid",
+  label: "Paid",
+  hint: "By the customer for a purchase, such as 9.90 USD. Empty: the price of the package; without one it is not known.",
+  check: (value) =>
+    /^(\d+(\.\d+)? [A-Z]{3})?$/.test(value) ? undefined : "must be an amount and a currency such as 9.90 USD",
+};
+
 /** The account is read anew: the balance of when the page was read may have been spent. @param {string} id */
 export async function askGrant(id) {
   const read = await unlessLeft(
@@ -194,25 +215,19 @@ export async function askGrant(id) {
         type: "number",
         check: (value, values) => (values?.package ? undefined : credits(value)),
       },
-      {
-        name: "kind",
-        label: "Kind",
-        type: "select",
-        options: [
-          ["purchase", "purchase: sold"],
-          ["trial", "trial: given to try it out"],
-          ["goodwill", "goodwill: given for a customer's trouble"],
-        ],
-      },
+      KIND_FIELD,
       ofBooking,
+      PAID_FIELD,
     ],
     verb: "Grant",
     preview: (values) => balances(account, amountOf(values)),
     doubt: (values) => doubtAbout(account, amountOf(values)),
     async run(values) {
       const what = values.package ? { package: values.package } : { credits: Number(values.credits) };
-      const { kind, reference } = values;
-      const booked = await grantCredits(account.account_id, { ...what, kind, reference });
+      const { kind, reference, paid = "" } = values;
+      const [amount_paid, currency] = paid.split(" ");
+      const sale = paid && { amount_paid, currency };
+      const booked = await grantCredits(account.account_id, { ...what, kind, reference, ...sale });
       return bookedFor(account, booked, reference);
     },
   });

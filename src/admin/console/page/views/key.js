@@ -20,7 +20,7 @@ import {
   usage,
 } from "../dom.js";
 import { limitTile, useColumns } from "../fields.js";
-import { age, count, momentText, plural } from "../format.js";
+import { age, count, endpointName, momentText, plural } from "../format.js";
 import { CAPS, TIER_LIMITS } from "../limits.js";
 import { viewRequests } from "../requests.js";
 import { ACCOUNT_COLUMN, choiceOf, filtered, pagedTable, table } from "../table.js";
@@ -32,9 +32,9 @@ export async function showKey({ place, again }) {
   const asked = viewRequests.key(place);
   const { value: key, etag } = await asked.key;
   // A key that has leaked is ended whatever else cannot be read.
-  const [refusals, label, used, usage] = await Promise.all([
+  const [refusals, account, used, usage] = await Promise.all([
     asked.refusals && refusalsOfKey(asked.refusals),
-    asked.label,
+    asked.account,
     asked.use?.then((use) => useTiles(key, use), failureNote) ?? useTiles(key, undefined),
     asked.usage?.then(usageTable, failureNote),
   ]);
@@ -47,13 +47,15 @@ export async function showKey({ place, again }) {
     used,
     keyActions(key, etag, again),
     factList([
-      ["Account", [accountLink(key.account_id), label && ` ${label}`]],
+      ["Account", accountFact(key, account)],
       ["Tier", key.tier],
       ["Limits of its own", ownLimits(key)],
       ...CAPS.map(
         ({ name, short }) =>
           /** @type {[string, string]} */ ([`Cap: ${short}`, key[name] === null ? "none" : count(key[name])]),
       ),
+      ["Endpoints", key.allowed_endpoints?.map(endpointName).join(", ") ?? "all"],
+      ["Addresses", key.allowed_addresses?.join(", ") ?? "all"],
       ["State", keyState(key)],
       ["Replaced by", key.rotated_to && keyLink(key.account_id, key.rotated_to)],
       ["Created", moment(key.created_at)],
@@ -68,6 +70,13 @@ export async function showKey({ place, again }) {
     !isOfRequest && refusals,
   ];
 }
+
+/** The account, whose status holds for its keys, too. @param {Key} key @param {Account | undefined} account */
+const accountFact = ({ account_id }, account) => [
+  accountLink(account_id),
+  account?.label && ` ${account.label}`,
+  account && account.status !== "active" && [" ", badge(account.status)],
+];
 
 /** @param {Usage} usage of one key */
 const usageTable = ({ data }) =>

@@ -22,7 +22,6 @@ export const askLeakedKey = () =>
       {
         name: "secret",
         label: "The key",
-        lengthMax: 256,
         check: (value) => (/^sk_.{5,}$/.test(value) ? undefined : "must begin with sk_"),
       },
     ],

@@ -1,5 +1,7 @@
-import { ApiError, readLive, readOverview } from "../api.js";
+import { ApiError, may, readLive, readOverview } from "../api.js";
 import {
+  actions,
+  asking,
   badge,
   bar,
   button,
@@ -20,6 +22,7 @@ import { Plot } from "../plots.js";
 import { LATER_THAN_ALL_MS, viewRequests } from "../requests.js";
 import { optionList, table } from "../table.js";
 import { runningOut } from "./accounts.js";
+import { askMaintenance } from "./maintenance.js";
 
 const LATENCY_KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
 
@@ -169,7 +172,8 @@ export async function showOverview({ place, signal, live, again }) {
   ]);
   // Without Redis the live figures go on; without a right there are none.
   if (isRefusal(money.failure)) throw money.failure;
-  return html`${heading("Overview", again)}<${Figures} money=${money} out=${out} live=${live} asked=${asked} signal=${signal} />`;
+  const maintenance = may("maintenance:write") && asking("Maintenance …", askMaintenance, again, "quiet");
+  return html`${heading("Overview", again)}${actions(maintenance)}<${Figures} money=${money} out=${out} live=${live} asked=${asked} signal=${signal} />`;
 }
 
 /** Figures of before would be taken for those of now. @param {Promise<Overview>} reading @returns {Promise<Money>} */

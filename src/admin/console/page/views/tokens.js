@@ -1,4 +1,4 @@
-import { createToken, ownScopes, revokeToken } from "../api.js";
+import { createToken, ownAccounts, ownScopes, revokeToken } from "../api.js";
 import { ask } from "../dialogs.js";
 import { actions, asking, badge, code, heading, html, link, moment } from "../dom.js";
 import { given, momentOrNull, required } from "../fields.js";
@@ -76,7 +76,10 @@ const TOKEN_PRESETS = [
 const askCreateToken = (ticked = []) =>
   ask({
     title: "Create a token",
-    lines: ["For a program or a person. It can have no right that you do not have."],
+    lines: [
+      "For a program or a person. It can have no right that you do not have.",
+      "It ends when your own token is revoked.",
+    ],
     fields: [
       {
         name: "label",
@@ -92,7 +95,12 @@ const askCreateToken = (ticked = []) =>
         options: ownScopes().map((scope) => [scope, scope]),
         check: (value) => (value ? undefined : "are missing: tick at least one"),
       },
-      { name: "accounts", label: "Accounts", hint: "Ids with commas between them. Empty: all." },
+      {
+        name: "accounts",
+        label: "Accounts",
+        hint: "Ids with commas between them. Empty: all.",
+        value: ownAccounts()?.join(", ") ?? "",
+      },
       { name: "expires_at", label: "Expires (UTC)", hint: "Empty: never.", type: "moment" },
     ],
     verb: "Create it",
@@ -117,7 +125,10 @@ const askCreateToken = (ticked = []) =>
 const askRevokeToken = ({ token_id, label }) =>
   ask({
     title: "Revoke this token?",
-    lines: [`Token ${token_id}, ${label}, ends at once and for good: its next request is answered 401.`],
+    lines: [
+      `Token ${token_id}, ${label}, ends at once and for good: its next request is answered 401.`,
+      "All tokens that were made with it, directly or not, end with it.",
+    ],
     verb: "Revoke it",
     danger: true,
     run: () => revokeToken(token_id),

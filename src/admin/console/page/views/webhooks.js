@@ -183,7 +183,6 @@ function answerCell({ response_status: status, response, response_ms: tookMs }) 
   return [shown, tookMs !== null && html`<div class="hint">after ${count(tookMs)} ms</div>`];
 }
 
-const URL_LENGTH_MAX = 2048;
 const SECRET_HINT =
   "It is shown this once, and its receiver verifies with it: hand it over safely now. If it is lost, rotate the secret.";
 
@@ -194,7 +193,6 @@ const endpointFields = ({ url, events, label }) => [
     label: "Address",
     hint: "https, at a public address, without user and password.",
     value: url,
-    lengthMax: URL_LENGTH_MAX,
     check: (value) =>
       URL.canParse(value) ? undefined : "must be an address such as https://example.com/webhooks",
   },
