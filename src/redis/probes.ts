@@ -104,7 +104,7 @@ async function requireCommands(
   );
 }
 
-/** Those that the user may not run, or that Redis has renamed. None is run. @param partition on this server */
+/** Names the commands that the user may not run or that Redis has renamed, without running any. @param partition on this server */
 export async function refusedCommands(
   redis: Redis,
   partition: number,

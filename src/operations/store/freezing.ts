@@ -91,7 +91,7 @@ export async function thawPartitions(nodes: RedisNodes, partitions: readonly num
       `the partitions stay listed as frozen, since ${unknown}; repeat this when the replicas are back`,
     );
   await meta.hdel(META, ...partitions.map(frozenField));
-  // What another operator has frozen meanwhile stays listed.
+  // A partition that another operator has frozen meanwhile stays listed.
   for (const partition of partitions)
     if (await nodes.of(partition).exists(frozenName(partition)))
       await meta.hsetnx(META, frozenField(partition), await storeNowMs(meta));

@@ -129,7 +129,7 @@ export async function acceptReplaced(
   return true;
 }
 
-/** Unless another loss was reported since `loss` was read, which would be accepted unseen. */
+/** Accepts the loss that was read. A loss that was reported since then would be accepted unseen: then nothing is written. */
 const ACCEPT = `if (redis.call("HGET", KEYS[1], "loss") or "") ~= ARGV[1] then return 0 end
 redis.call("HSET", KEYS[1], "accepted_at", ARGV[2])
 redis.call("HDEL", KEYS[1], "loss")
