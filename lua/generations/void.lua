@@ -9,7 +9,7 @@
 -- BOUND  250  one request; the window is searched by halves
 -- `actor` is of an operator: request id, a space, and who; else empty.
 -- RETURNS outcome, now, rate limit, remaining, reset (ms), concurrent limit, active, tier
---   void       void now, or before
+--   void       void now; or before, then "before"
 --   bound      the request has a task; nothing happens
 --   not_due    reason `due` before the due time; nothing happens
 --   missing    no such request; `unsent` leaves the tombstone
@@ -46,7 +46,7 @@ if state == "void" then
     call("SET", request, changed_request(record.text, state, "reason", reason))
   end
   call("ZREM", due, request_id)
-  return reply("void", now, key, window, slots)
+  return reply("void", now, key, window, slots, "before")
 end
 if state ~= "held" then return reply("bound", now, key, window, slots) end
 if reason == "due" and now < tonumber(record.due_at) then return reply("not_due", now, key, window, slots) end

@@ -12,7 +12,7 @@ import { PARTITIONS_MAX } from "../records/names.ts";
 import type { RedisEndpoint } from "../redis/client.ts";
 import { placeOf } from "../redis/open-nodes.ts";
 import { readsOfMost } from "../redis/partition-reads.ts";
-import { tryScripts } from "../redis/probes.ts";
+import { refusedCommands, tryScripts } from "../redis/probes.ts";
 import { storeReason } from "../redis/reasons.ts";
 import { type FoundStore, layoutRefusal, type RedisNodes, storedFacts } from "../redis/store-facts.ts";
 import { routeOf } from "../upstream/task-route.ts";
@@ -90,7 +90,7 @@ async function openedChecks(
       ...(await frozenChecks(nodes, isCount(partitions) ? Number(partitions) : 0)),
       ...(config ? [await tasksCheck(nodes, isCount(partitions) ? Number(partitions) : 0, config)] : []),
       ...(config ? [await tiersCheck(nodes, config)] : []),
-      ...(isOne ? [await scriptsCheck(servers[0]!, 0)] : []),
+      ...(isOne ? await scriptsChecks(servers[0]!, 0) : []),
     );
     return { checks, storeId: id };
   } catch (error) {
@@ -116,7 +116,7 @@ async function namedServerChecks(
   const place = placeOf(redis);
   const partition = partitionOn(redis, nodes);
   const checks = await serverChecks(redis, config)
-    .then(async (own) => [...own, ...(partition === undefined ? [] : [await scriptsCheck(redis, partition)])])
+    .then(async (own) => [...own, ...(partition === undefined ? [] : await scriptsChecks(redis, partition))])
     .catch((error: unknown) => [awayCheck(error)]);
   const bad = checks.filter(({ status }) => status !== "ok");
   if (bad.length > 0) return bad.map((check) => ({ ...check, message: `${place}: ${check.message}` }));
@@ -176,15 +176,26 @@ async function olderCheck(nodes: RedisNodes, folder: string | undefined): Promis
   return failed("history", lossInWords(loss).split(";")[0]!, advice);
 }
 
-async function scriptsCheck(redis: Redis, partition: number): Promise<Check> {
+async function scriptsChecks(redis: Redis, partition: number): Promise<Check[]> {
   try {
-    return good("scripts", `all ${await tryScripts(redis, partition)} load, and one that writes has run`);
+    const loaded = `all ${await tryScripts(redis, partition)} load, and one that writes has run`;
+    return [good("scripts", loaded), ...(await rewriteCheck(redis, partition))];
   } catch (error) {
     const { why, advice = "see Redis's log" } = storeReason(error);
     const allow =
       "the user in REDIS_URL must be allowed EVALSHA, EVAL, SCRIPT and writing to tg:*; see `ACL LIST`";
-    return failed("scripts", `Redis refuses them (${why})`, why.startsWith("NOPERM") ? allow : advice);
+    return [failed("scripts", `Redis refuses them (${why})`, why.startsWith("NOPERM") ? allow : advice)];
   }
+}
+
+/** Gateways have the append-only file rewritten after each start of Redis, and after a full disk. Decision 0043. */
+async function rewriteCheck(redis: Redis, partition: number): Promise<Check[]> {
+  if ((await refusedCommands(redis, partition, ["BGREWRITEAOF"])).length === 0) return [];
+  const found =
+    "gateways may not run BGREWRITEAOF: after a power cut or a full disk a later start may play half a script, or not read the file";
+  const advice =
+    "allow it (+bgrewriteaof) and do not rename it, or run it by hand: docs/operations/redis.md, The append-only file";
+  return [warning("persistence", found, advice)];
 }
 
 /** Leftovers of a move of slots; nothing on one server. */

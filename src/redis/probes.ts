@@ -96,10 +96,19 @@ async function requireCommands(
   const found = sources.flatMap(({ lua }) =>
     [...lua.matchAll(/\bcall\("([A-Z]+)"/g)].map(([, name]) => name!),
   );
-  const refused = (await redis.eval(REFUSED, 1, probeNameIn(partition), ...new Set(found))) as string[];
+  const refused = await refusedCommands(redis, partition, [...new Set(found)]);
   if (refused.length === 0) return;
   throw new StoreError(
     `a script may not run ${refused.sort().join(", ")}`,
     "give the user in REDIS_URL the rights in docs/operations/redis.md, Access, and rename no command",
   );
+}
+
+/** Names the commands that the user may not run or that Redis has renamed, without running any. @param partition on this server */
+export async function refusedCommands(
+  redis: Redis,
+  partition: number,
+  commands: readonly string[],
+): Promise<string[]> {
+  return (await redis.eval(REFUSED, 1, probeNameIn(partition), ...commands)) as string[];
 }

@@ -295,6 +295,8 @@ export interface VoidCall {
 
 export interface Voided extends KeyState {
   outcome: "void" | "bound" | "not_due" | "missing";
+  /** An earlier call had voided it. */
+  wasVoid: boolean;
 }
 
 export const voidHold: Script<VoidCall, Voided> = {
@@ -308,7 +310,11 @@ export const voidHold: Script<VoidCall, Voided> = {
   },
   tiers: ({ tiers = NO_TIERS }) => tiers,
   args: ({ requestId, reason, actor }) => [requestId, reason, TOMBSTONE_MS, actor ? actorText(actor) : ""],
-  read: (reply) => ({ outcome: reply[0] as Voided["outcome"], ...keyStateOf(reply) }),
+  read: (reply) => ({
+    outcome: reply[0] as Voided["outcome"],
+    wasVoid: reply[8] === "before",
+    ...keyStateOf(reply),
+  }),
 };
 
 /** How the upstream left open whether it made a task. */

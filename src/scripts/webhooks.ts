@@ -96,6 +96,8 @@ interface LeaseDeliveriesCall {
 }
 
 interface Leased {
+  /** By the store's clock, Unix ms. */
+  nowMs: number;
   deliveries: LeasedDelivery[];
   /** Endpoints whose deliveries were left for others, since the caller cannot open their secret. */
   unopened: number;
@@ -126,7 +128,8 @@ export const leaseDeliveries: Script<LeaseDeliveriesCall, Leased> = {
   args: ({ firstMax, retryMax, perEndpoint, leaseMs, keys }) => [
     ...[firstMax, retryMax, perEndpoint, leaseMs, keys.join(" ")],
   ],
-  read: ([, unopened, ...rows], { partition }) => ({
+  read: ([nowMs, unopened, ...rows], { partition }) => ({
+    nowMs: Number(nowMs),
     unopened: Number(unopened),
     deliveries: (rows as Row[]).map(
       ([endpointId, eventId, lane, lease, tries, dueAt, url, event, ...secrets]): LeasedDelivery => ({

@@ -57,6 +57,8 @@ interface WorkerOptions {
 
 interface Lease {
   untilMs: number;
+  /** The store's clock minus the monotonic one: receivers refuse a timestamp of a gateway whose own clock is wrong. */
+  aheadMs: number;
   primary: Primary;
   /** The run of the primary that has answered it. */
   runId: string | undefined;
@@ -188,7 +190,7 @@ export class DeliveryWorker {
     const leaseMs = timeoutMs + LEASE_SLACK_MS;
     const primary = connection.of(partition);
     const untilMs = performance.now() + leaseMs;
-    const { deliveries, unopened } = await primary.run(leaseDeliveries, {
+    const { nowMs, deliveries, unopened } = await primary.run(leaseDeliveries, {
       partition,
       firstMax: places.first,
       retryMax: places.retry,
@@ -197,7 +199,8 @@ export class DeliveryWorker {
       keys: box.prefixes,
     });
     if (unopened > 0) this.#sayUnopened(unopened);
-    const lease = { untilMs, primary, runId: primary.confirmation?.runId() };
+    const aheadMs = nowMs - performance.now();
+    const lease = { untilMs, aheadMs, primary, runId: primary.confirmation?.runId() };
     for (const delivery of deliveries) this.#begin(delivery, lease);
     for (const lane of LANES) {
       const leased = deliveries.filter((one) => one.lane === lane).length;
@@ -242,7 +245,7 @@ export class DeliveryWorker {
   async #deliver(delivery: LeasedDelivery, lease: Lease): Promise<void> {
     if (!(await this.#isConfirmed(delivery, lease)) || !this.#endsWithin(lease)) return;
     const startedMs = performance.now();
-    const result = await this.#send(delivery);
+    const result = await this.#send(delivery, startedMs + lease.aheadMs);
     if (this.#stopped && result.status === undefined) return;
     await this.#settle(delivery, result, performance.now() - startedMs);
   }
@@ -266,10 +269,10 @@ export class DeliveryWorker {
     return false;
   }
 
-  async #send(delivery: LeasedDelivery): Promise<SendResult> {
+  async #send(delivery: LeasedDelivery, nowMs: number): Promise<SendResult> {
     const { sender, log } = this.#options;
     try {
-      return await sender.send(this.#message(delivery, Date.now()));
+      return await sender.send(this.#message(delivery, nowMs));
     } catch (error) {
       log.error({ err: error, endpoint: delivery.endpointId }, "a webhook could not be signed");
       return { outcome: "failed", reason: "it could not be signed" };

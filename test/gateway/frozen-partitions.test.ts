@@ -7,6 +7,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { createOperatorSession } from "../../src/operations/access/operator-session.ts";
 import { type IssuedKey, issueKey } from "../../src/operations/keys/issue-key.ts";
+import { freezePartitions, thawPartitions } from "../../src/operations/store/freezing.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { frozenName, partitionOf } from "../../src/records/names.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
@@ -80,6 +81,46 @@ const frozenCount = async (value: number): Promise<void> =>
   until(async () => (await gateway.metric("tollgate_partitions_frozen "))[0]?.endsWith(` ${value}`) === true);
 const balance = async (key: IssuedKey): Promise<number> =>
   (await gateway.request("GET", "/api/v1/credits", { key: key.key })).body.data.balance;
+
+/** The client of the one server, with something that happens before one of its commands is sent for the first time. */
+function before(command: "set" | "hdel", happens: () => Promise<unknown>): RedisNodes {
+  let hasHappened = false;
+  const hooked = async (...words: unknown[]) => {
+    if (!hasHappened) {
+      hasHappened = true;
+      await happens();
+    }
+    return redis.call(command, ...(words as string[]));
+  };
+  return oneNode(Object.assign(Object.create(redis) as Redis, { [command]: hooked }));
+}
+
+// Guarantee: a frozen partition is always listed, so gateways leave it alone and the alert comes.
+test.each([
+  [
+    "thawed in the middle of a freeze",
+    () =>
+      freezePartitions(
+        before("set", () => thawPartitions(nodes, [FROZEN])),
+        [FROZEN],
+      ),
+  ],
+  [
+    "frozen in the middle of a thaw",
+    () =>
+      thawPartitions(
+        before("hdel", () => freezePartitions(nodes, [FROZEN])),
+        [FROZEN],
+      ),
+  ],
+])("a partition that is %s is frozen and listed", async (_, both) => {
+  await freezePartitions(nodes, [FROZEN]);
+  await both();
+  const [listed] = JSON.parse((await tollgate("partitions", "list", "--frozen", "--json")).stdout).partitions;
+  expect(listed).toMatchObject({ partition: FROZEN, state: "frozen" });
+  await thaw();
+  await served(frozen);
+});
 
 // Guarantee: a frozen partition stops its own accounts alone, at once and in words, and is no outage.
 test("while a partition is frozen its accounts get 503, and all others are served", async () => {

@@ -166,6 +166,27 @@ test("an acceptance ends the refusal also when the store's clock was put back si
   await compare();
 });
 
+// Guarantee: an operator accepts what was listed, and nothing else.
+test("a loss that is reported while another one is accepted is not accepted with it", async () => {
+  const report = (ledger: string) => {
+    const loss = { acceptedAt: 0, ledgers: [ledger], missing: [], charges: [] };
+    return redis.client.hset(META, "loss", JSON.stringify(loss));
+  };
+  await report("tg:{p01}:ledger");
+  const nodes = oneNode(redis.client);
+  // Read after the losses.
+  const waiting = Object.assign([], {
+    [Symbol.iterator]() {
+      void report("tg:{p02}:ledger");
+      return [].values();
+    },
+  });
+  await expect(acceptStore(nodes, undefined, waiting)).rejects.toThrow("another loss meanwhile");
+  expect(await redis.client.hexists(META, "accepted_at")).toBe(0);
+  await acceptStore(nodes, undefined, []);
+  await compare();
+});
+
 test("a newer copy in the place of an older store is used without an acceptance", async () => {
   givenLostCharge();
   await expect(compare()).rejects.toThrow(OLDER);

@@ -157,7 +157,7 @@ test("the log names the command that Redis does not offer", async () => {
 });
 
 // Guarantee: doctor does not call a Redis good on which gateways cannot rely.
-test.each(["EVAL", "EVALSHA"])("doctor finds that Redis does not offer %s", async (command) => {
+test.each(["EVAL", "EVALSHA", "SCRIPT"])("doctor finds that Redis does not offer %s", async (command) => {
   const redis = await givenRedis(["--rename-command", command, ""]);
   undo.push(() => redis.stop());
   const { stdout } = await runHere(["doctor", "--json"], { REDIS_URL: redis.url });
@@ -190,6 +190,31 @@ test.each([
     message: `Redis refuses them (a script may not run ${refused})`,
     advice: expect.stringContaining("docs/operations/redis.md, Access"),
   });
+});
+
+// Guarantee: an operator hears of it before a power cut, and not from the log after one.
+test.each([
+  [
+    "a user may not run",
+    ["ACL", "SETUSER", "gateway", "on", ">right", "~tg:*", "+@all", "-bgrewriteaof"],
+    [],
+  ],
+  ["Redis has renamed", ["PING"], ["--rename-command", "BGREWRITEAOF", ""]],
+])("doctor warns of a BGREWRITEAOF that %s", async (_, [command = "", ...words], args) => {
+  const redis = await givenRedis(args);
+  undo.push(() => redis.stop());
+  await redis.client.call(command, ...words);
+  const url = command === "ACL" ? redis.url.replace("redis://", "redis://gateway:right@") : redis.url;
+  const { stdout } = await runHere(["doctor", "--json"], { REDIS_URL: url });
+  const { checks } = JSON.parse(stdout) as { checks: { name: string; status: string }[] };
+  expect(checks.filter(({ status }) => status === "warn")).toContainEqual(
+    expect.objectContaining({
+      name: "persistence",
+      message: expect.stringContaining("BGREWRITEAOF"),
+      advice: expect.stringContaining("+bgrewriteaof"),
+    }),
+  );
+  expect(checks.find(({ name }) => name === "scripts")).toMatchObject({ status: "ok" });
 });
 
 // Guarantee: of a replica doctor says that it is one, and does not send anybody to look at the ACL.

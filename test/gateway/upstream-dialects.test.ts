@@ -86,6 +86,26 @@ describe.each<[string, number, unknown]>([
   });
 });
 
+// Guarantee: no video for nothing, also where the task stands beside the code.
+test("a task outside of data is charged, and polled to its end", async () => {
+  const beside =
+    (status: string, more: object = {}): Answer =>
+    (response, taskId) =>
+      json(200, { code: 200, msg: "success", ...task(taskId, { status, ...more }) })(response, taskId);
+  const video_url = "https://videos.example/v.mp4";
+  const given = await givenAnswers({
+    generation: beside("pending"),
+    poll: beside("completed", { video_url }),
+  });
+  const made = await given.generate();
+  expectStatus(made, 200);
+  expect(made.body.data).toMatchObject({ status: "pending" });
+  expect(await given.balance()).toMatchObject({ balance: 90, held: 0, totalUsed: 10 });
+  const polled = await given.poll(made.body.data.task_id);
+  expect(polled.body.data).toMatchObject({ status: "completed", video_url });
+  expect(Object.keys(polled.body.data)).not.toContain("code");
+});
+
 // Guarantee: the upstream's bill can be matched by the log, and the customer is told nothing of it.
 test.each<[string, Answer, number, RegExp]>([
   ["unclear", telling(500, 500), 502, /HTTP 500, code 500, task id t-[\w-]+: \{"code":500/],

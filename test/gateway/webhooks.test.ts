@@ -1,5 +1,5 @@
 import { Webhook } from "standardwebhooks";
-import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
 import { requestName } from "../../src/records/names.ts";
 import { requestOf } from "../../src/records/records.ts";
 import { partitionFor } from "../support/audit.ts";
@@ -94,6 +94,19 @@ test("a poll from inside the receiver shows the end, 200 of 200; the slot is fre
   }
   const shown = new Set(seen.map(({ stored, status }) => `${stored} ${status}`));
   expect(shown).toEqual(new Set(["finished task.failed failed"]));
+});
+
+// Guarantee: receivers refuse what is more than five minutes off, so one gateway's wrong clock must not sign.
+test("a message of a gateway whose own clock is ten minutes slow is accepted", async () => {
+  const { key, secret } = await givenEndpoint(stage, receiver.url);
+  vi.useFakeTimers({ toFake: ["Date"], now: Date.now() - 600_000 });
+  try {
+    await finishTask(stage.gateway, key);
+    await until(() => receiver.received.length > 0, "the message");
+  } finally {
+    vi.useRealTimers();
+  }
+  expect(verified(secret, receiver.received[0]!)).toMatchObject({ type: "task.completed" });
 });
 
 test("an endpoint gets only the events that it wants", async () => {

@@ -240,6 +240,7 @@ export type VoidReason = "refused" | "due" | "unsent" | "released";
 /** The hold vanishes; an unsent one without any trace, and its ADMIT may not come after it. */
 export function voidHold(world: World, request: ModelRequest, reason: VoidReason): Reply {
   const answer = (outcome: string): Reply => [outcome, ...numbersOf(world, request.key)];
+  const wasVoid = request.state === "void";
   if (request.state === "unborn") {
     if (reason === "unsent") {
       request.state = "void";
@@ -266,7 +267,7 @@ export function voidHold(world: World, request: ModelRequest, reason: VoidReason
     if (request.shared) request.shared.inWindow = false;
     request.key.account.totalRequests--;
   }
-  return answer("void");
+  return wasVoid ? [...answer("void"), "before"] : answer("void");
 }
 
 /** An Idempotency-Key, made if there is none. */

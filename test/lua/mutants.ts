@@ -824,7 +824,12 @@ export const MUTANTS: readonly Mutant[] = [
   mutant("a hold ends before its due time", "void", 'reason == "due" and now', 'reason == "never" and now'),
   mutant("due one ms late", "void", "now < tonumber(record.due_at)", "now <= tonumber(record.due_at)"),
   mutant("a charged request is taken back", "void", 'if state ~= "held" then', 'if state == "finished" then'),
-  mutant("taken back twice", "void", '  return reply("void", now, key, window, slots)\nend\n', "end\n"),
+  mutant(
+    "taken back twice",
+    "void",
+    '  return reply("void", now, key, window, slots, "before")\nend\n',
+    "end\n",
+  ),
   without("the hold stays in the balance", "void", "add_to_money(account, -record.price, 0)\n"),
   without("the slot stays", "void", 'call("SREM", slots, request_id)\n'),
   mutant(

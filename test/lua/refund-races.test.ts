@@ -68,19 +68,22 @@ test("a refund, a release and a failed observation over three gateways give one 
 });
 
 // Guarantee: an operator is told of a release that is in the audit.
-test("the release of a hold that has ended by itself meanwhile says that it was void", async () => {
-  const [connection] = connections as [TestConnection];
-  const nodes = oneNode(connection.redis);
-  const stage = createStage(connection, { clock: "redis", partition: 0 });
-  const key = await stage.givenKey({ credits: 100 });
-  const [ending, held] = times(2, () => stage.request(key));
-  for (const one of [ending!, held!]) await stage.admit(one);
-  // Between the operator's read and the script.
-  const endHold = () => void stage.void(ending!, "refused");
-  const released = await releaseTask({ ...nodes, requireWritable: endHold }, ending!.requestId, ANN);
-  expect(released).toEqual({ outcome: "already_void" });
-  expect(await releaseTask(nodes, held!.requestId, ANN)).toEqual({ outcome: "voided", credits: 10 });
-});
+test.each(["refused", "released"] as const)(
+  "the release of a hold that was %s meanwhile says that it was void",
+  async (reason) => {
+    const [connection] = connections as [TestConnection];
+    const nodes = oneNode(connection.redis);
+    const stage = createStage(connection, { clock: "redis", partition: 0 });
+    const key = await stage.givenKey({ credits: 100 });
+    const [ending, held] = times(2, () => stage.request(key));
+    for (const one of [ending!, held!]) await stage.admit(one);
+    // Between the operator's read and the script.
+    const endHold = () => void stage.void(ending!, reason);
+    const released = await releaseTask({ ...nodes, requireWritable: endHold }, ending!.requestId, ANN);
+    expect(released).toEqual({ outcome: "already_void" });
+    expect(await releaseTask(nodes, held!.requestId, ANN)).toEqual({ outcome: "voided", credits: 10 });
+  },
+);
 
 test.each(inShare(REFUND_RACE_MUTANTS))("the mistake is found: $what", async (mutant) => {
   expect(await refundedBy(undefined)).toBe(1);

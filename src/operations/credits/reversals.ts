@@ -1,6 +1,5 @@
 import { CREDITS_MAX } from "../../domain/money.ts";
 import type { Actor } from "../../records/actor.ts";
-import { readCheckpoint } from "../../records/checkpoints.ts";
 import { isGrant, kindOf, type LedgerEntry, reversalText, standsFor } from "../../records/ledger-entries.ts";
 import { accountNames } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
@@ -45,14 +44,15 @@ export async function reverseGrant(
   requireReference(reference);
   requireOf(of);
   const { partition, redis } = await writablePlace(nodes, accountId);
-  const granted = await forgottenGrant(nodes, partition, accountId, of, readArchived);
   return book(
     { nodes, partition, accountId, reference, standsFor: reversalText(of, amount), readArchived },
     "reversed",
-    (lookedUp) =>
-      scriptsOf(redis).run(reverse, {
-        ...{ partition, accountId, of, amount, granted, reference, reason: why, lookedUp, actor },
-      }),
+    async (lookedUp) => {
+      // A grant that leaves Redis before the script runs makes it answer `forgotten`, with more to look up.
+      const granted = lookedUp > 0 ? await forgottenGrant(nodes, accountId, of, readArchived) : undefined;
+      const call = { partition, accountId, of, amount, granted, reference, reason: why, lookedUp, actor };
+      return scriptsOf(redis).run(reverse, call);
+    },
     (reply) =>
       reply.outcome === "nothing_left"
         ? nothingLeft(of, reply)
@@ -79,16 +79,13 @@ function nothingLeft(of: string, { left, balance }: { left: number; balance: num
 /** The meaning of a reference that Redis has forgotten. Without an archive, REVERSE refuses an account with forgotten references. */
 async function forgottenGrant(
   nodes: RedisNodes,
-  partition: number,
   accountId: string,
   of: string,
   readArchived: ReadArchived | undefined,
 ): Promise<string | undefined> {
-  const redis = nodes.of(partition);
-  const checkpoint = await readCheckpoint(redis, partition, accountId);
-  if (!checkpoint?.forgotten || !readArchived) return undefined;
+  const { partition, redis } = await placeOfAccount(nodes, accountId);
   if (await redis.hexists(accountNames(partition, accountId).references, of)) return undefined;
-  const entry = await fromArchive(() => readArchived(nodes, accountId, of));
+  const entry = readArchived && (await fromArchive(() => readArchived(nodes, accountId, of)));
   return entry && standsFor(entry);
 }
 

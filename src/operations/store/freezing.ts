@@ -62,6 +62,8 @@ export async function freezePartitions(nodes: RedisNodes, partitions: readonly n
     const nowMs = await storeNowMs(meta);
     await meta.hsetnx(META, frozenField(partition), nowMs);
     await unlessMoving(partition, nodes.of(partition).set(frozenName(partition), nowMs));
+    // A thaw at the same moment may have taken it off the list.
+    await meta.hsetnx(META, frozenField(partition), nowMs);
   }
   const unknown = await unknownToReplicas(partitions.map(nodes.of));
   if (unknown)
@@ -89,6 +91,10 @@ export async function thawPartitions(nodes: RedisNodes, partitions: readonly num
       `the partitions stay listed as frozen, since ${unknown}; repeat this when the replicas are back`,
     );
   await meta.hdel(META, ...partitions.map(frozenField));
+  // A partition that another operator has frozen meanwhile stays listed.
+  for (const partition of partitions)
+    if (await nodes.of(partition).exists(frozenName(partition)))
+      await meta.hsetnx(META, frozenField(partition), await storeNowMs(meta));
 }
 
 async function requirePartitions(nodes: RedisNodes, partitions: readonly number[]): Promise<void> {

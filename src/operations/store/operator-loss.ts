@@ -14,7 +14,6 @@ import { META, partitionOfLedger } from "../../records/names.ts";
 import { OperatorError } from "../../records/operator-error.ts";
 import { placeOf } from "../../redis/open-nodes.ts";
 import { type PartitionReads, readsOfAll, readsOfMost, unreadInWords } from "../../redis/partition-reads.ts";
-import { answersOf } from "../../redis/pipelines.ts";
 import { storeNowMs } from "../../redis/server-info.ts";
 import { partitionsOf, type RedisNodes, storedFacts } from "../../redis/store-facts.ts";
 
@@ -130,12 +129,20 @@ export async function acceptReplaced(
   return true;
 }
 
-/** Accepts a stale store. @throws OperatorError without a loss, and while a server is away: its losses would be accepted unseen */
+/** Accepts the loss that was read. A loss that was reported since then would be accepted unseen: then nothing is written. */
+const ACCEPT = `if (redis.call("HGET", KEYS[1], "loss") or "") ~= ARGV[1] then return 0 end
+redis.call("HSET", KEYS[1], "accepted_at", ARGV[2])
+redis.call("HDEL", KEYS[1], "loss")
+return 1`;
+
+/** Accepts a stale store. @throws OperatorError without a loss, and where one is not known yet: a server is away, or gateways find more */
 export async function acceptStore(
   nodes: RedisNodes,
   folder: string | undefined,
   waiting: readonly SentCharge[],
 ): Promise<LossList> {
+  const meta = nodes.ofName(META);
+  const seen = (await meta.hget(META, "loss")) ?? "";
   const reads = readsOfMost(nodes);
   const loss = await listLoss(nodes, folder, () => waiting, reads);
   const unread = reads.unread();
@@ -148,13 +155,12 @@ export async function acceptStore(
     throw new OperatorError(
       "this store has all that it is known to have confirmed; there is nothing to accept",
     );
-  const meta = nodes.ofName(META);
   const { acceptedAt, loss: reported } = await readLossReport(meta);
   const nowMs = await storeNowMs(meta);
-  const accepted = meta
-    .multi()
-    .hset(META, "accepted_at", Math.max(nowMs, 1 + Math.max(acceptedAt, reported?.acceptedAt ?? 0)))
-    .hdel(META, "loss");
-  answersOf(await accepted.exec());
-  return loss;
+  const acceptAt = Math.max(nowMs, 1 + Math.max(acceptedAt, reported?.acceptedAt ?? 0));
+  if ((await meta.eval(ACCEPT, 1, META, seen, acceptAt)) === 1) return loss;
+  throw new OperatorError(
+    "gateways have found another loss meanwhile; nothing is accepted. See `tollgate store show`, and run it again",
+    "unavailable",
+  );
 }

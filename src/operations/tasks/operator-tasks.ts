@@ -117,9 +117,8 @@ async function release(
   const key = keyRef(record.key_id ?? "", record.account_id ?? "", partition);
   const idempotencyDigest = record.idempotency;
   const call = { key, requestId, idempotencyDigest, reason: "released" as const, actor };
-  const redis = nodes.of(partition);
-  if ((await scriptsOf(redis).run(voidHold, call)).outcome !== "void") return false;
-  return requestOf(await redis.get(requestName(partition, requestId))).reason === "released";
+  const { outcome, wasVoid } = await scriptsOf(nodes.of(partition)).run(voidHold, call);
+  return outcome === "void" && !wasVoid;
 }
 
 /** Undefined if it had ended before. */

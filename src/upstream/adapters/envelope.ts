@@ -28,17 +28,25 @@ export const ENVELOPE: Adapter = {
 /** The id of a task of any form, also where the answer as a whole cannot be read. */
 const NAMED_TASK = /"task_id"\s*:\s*(?:"[^"]|[\d[{-])/;
 
-/** An id in hand counts more than the code beside it: with any 2xx the task is bound; otherwise unclear, never a refusal. */
+/** With a 2xx, an id in `data` counts more than the code, and one beside the code as much as it. Otherwise unclear, never a refusal. */
 function created(response: AdapterResponse): Created {
   const { status, json } = response;
   const taskId = taskIdIn(json);
-  const data = json?.data;
-  if (taskId !== undefined && isSuccessStatus(status) && isObject(data) && data.task_id === taskId) {
-    return { outcome: "accepted", taskId, task: data };
-  }
+  const task = taskIn(json);
+  const isBound = (isObject(json?.data) && json.data.task_id === taskId) || isSuccessCode(codeOf(json));
+  if (taskId !== undefined && task && isSuccessStatus(status) && isBound)
+    return { outcome: "accepted", taskId, task };
   const namesTask = taskId !== undefined || NAMED_TASK.test(response.body);
   if (!namesTask && isRefusal(status, json)) return rejection(response, "request");
   return { outcome: status === 503 && !namesTask ? "unavailable" : "unclear" };
+}
+
+/** The fields of a task: `data`, or what stands beside the code if the id does. */
+function taskIn(envelope: Envelope): Readonly<Record<string, unknown>> | undefined {
+  const data = isObject(envelope?.data) ? envelope.data : undefined;
+  if (envelope?.task_id === undefined) return data;
+  const { code, msg, error, data: _, ...beside } = envelope;
+  return data ? { task_id: beside.task_id, ...data } : beside;
 }
 
 /** A success with a code that means something else, a redirect, or HTTP 4xx. */
@@ -50,7 +58,8 @@ function isRefusal(status: number, envelope: Envelope): boolean {
 function polled(response: AdapterResponse, _task: PolledTask): Polled {
   const { status, json } = response;
   const isSuccess = isSuccessStatus(status);
-  if (isSuccess && isSuccessCode(codeOf(json)) && isObject(json?.data)) return described(json.data);
+  const task = taskIn(json);
+  if (isSuccess && isSuccessCode(codeOf(json)) && task) return described(task);
   const code = typeof json?.code === "number" ? json.code : undefined;
   if (code === 404 && (status === 404 || isSuccess)) return { outcome: "gone" };
   // Without an envelope it is not the API that does not know the task.
@@ -61,7 +70,7 @@ function polled(response: AdapterResponse, _task: PolledTask): Polled {
   return rejected.outcome === "refused" ? { ...rejected, isFinal: isAboutTask(status, code) } : rejected;
 }
 
-function described(data: Record<string, unknown>): Polled {
+function described(data: Readonly<Record<string, unknown>>): Polled {
   // The API requires the id; without it, it is not known which task the answer is about.
   if (data.task_id === undefined) return { outcome: "failed", why: "the answer has no task_id" };
   return { outcome: "task", status: typeof data.status === "string" ? data.status : "", task: data };

@@ -31,6 +31,13 @@ test("no id that another adapter got changes the path of a poll", () => {
 test.each<[number, unknown, object]>([
   [200, { code: 200, data: { task_id: "t1" } }, { outcome: "accepted", taskId: "t1" }],
   [201, { code: 500, data: { task_id: "t1" } }, { outcome: "accepted", taskId: "t1" }],
+  [
+    200,
+    { code: 200, task_id: "t1", status: "pending" },
+    { outcome: "accepted", task: { status: "pending" } },
+  ],
+  [200, { code: 200, task_id: "t1", data: { status: "pending" } }, { outcome: "accepted", taskId: "t1" }],
+  [200, { code: 422, task_id: "t1" }, { outcome: "unclear" }],
   [200, { code: 200, data: {} }, { outcome: "unclear" }],
   [200, { code: 200, data: { task_id: "a/b" } }, { outcome: "unclear" }],
   [200, "<html>", { outcome: "unclear" }],
@@ -49,6 +56,8 @@ test.each<[number, unknown, object]>([
 
 test.each<[number, unknown, object]>([
   [200, { code: 200, data: { task_id: "t1", status: "running" } }, { outcome: "task", status: "running" }],
+  [200, { code: 200, task_id: "t1", status: "running" }, { outcome: "task", status: "running" }],
+  [200, { code: 200, task_id: "t1", data: { status: "running" } }, { outcome: "task", status: "running" }],
   [200, { code: 200, data: { status: "running" } }, { outcome: "failed", why: "the answer has no task_id" }],
   [200, { code: 404 }, { outcome: "gone" }],
   [404, { code: 404 }, { outcome: "gone" }],
