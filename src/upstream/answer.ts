@@ -50,15 +50,15 @@ export function describeAnswer({ status, body }: Answer, envelope: Envelope, sen
   return `HTTP ${status}, ${code}${named}: ${excerptOf(body, sent)}`;
 }
 
-/** Members in which upstreams describe a task, and may repeat what the customer sent for it. */
-const DESCRIPTIONS: ReadonlySet<string> = new Set(["data", "input", "prompt"]);
+/** Members of an answer that say why it is no task, at any depth. All others may repeat what the customer sent for the task. */
+const REASONS = ["code", "status", "msg", "message", "error", "title", "detail"];
+const BEGINS_JSON = /^\s*["[{]/;
 
 /** As `describeAnswer`, of an answer about a task whose request is not known any more. */
 export function describePoll(answer: Answer, envelope: Envelope): string {
-  const entries = Object.entries(envelope ?? {});
-  const others = entries.filter(([name]) => !DESCRIPTIONS.has(name));
-  if (others.length === entries.length) return describeAnswer(answer, envelope);
-  return describeAnswer({ ...answer, body: JSON.stringify(Object.fromEntries(others)) }, envelope);
+  if (!BEGINS_JSON.test(answer.body)) return describeAnswer(answer, envelope);
+  const body = envelope === undefined ? "unreadable JSON" : JSON.stringify(envelope, REASONS);
+  return describeAnswer({ ...answer, body }, envelope);
 }
 
 /** The beginning of a text of the upstream, for the log: without values of URLs, and without what the request had. */

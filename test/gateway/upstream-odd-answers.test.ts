@@ -81,3 +81,21 @@ test("an id in an answer that breaks off keeps the hold and is in the log", asyn
   expect(await given.balance()).toMatchObject({ balance: 90, held: 10 });
   expect(given.gateway.logs.filter((line) => line.includes(made))).toHaveLength(1);
 });
+
+// Guarantee: nothing that a customer wrote is in the log, however the upstream repeats it when it is polled.
+test.each<[string, (prompt: string) => string]>([
+  ["a member of any name", (prompt) => JSON.stringify({ code: 500, msg: "away", request: { prompt } })],
+  ["beside the reason", (prompt) => JSON.stringify({ detail: [{ msg: "away", input: { prompt } }] })],
+  ["a list", (prompt) => JSON.stringify([{ msg: "away", prompt }])],
+  ["JSON that was cut", (prompt) => `{"code":200,"msg":"away","data":{"prompt":"${prompt}","sta`],
+  ["JSON nested too deep", (prompt) => `{"prompt":"${prompt}","x":${"[".repeat(500)}${"]".repeat(500)}}`],
+])("a poll that is answered with the prompt in %s is logged without it", async (_, answerOf) => {
+  const given = await givenAnswers({
+    generation: (taskId) => task(taskId),
+    poll: () => answerOf(BOAT.prompt),
+  });
+  const made = await given.generate();
+  expectStatus(await given.poll(made.body.data.task_id), 502);
+  expect(given.gateway.logs.filter((line) => line.includes('"detail":"HTTP 200'))).not.toHaveLength(0);
+  expect(given.gateway.logs.filter((line) => line.includes(BOAT.prompt))).toEqual([]);
+});
