@@ -2,23 +2,26 @@ import { randomUUID } from "node:crypto";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
+import { builtInChoices } from "../../src/upstream/dialect.ts";
 import { expectStatus, givenGateway } from "../support/gateway.ts";
 import { BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 type Answer = (taskId: string, response: ServerResponse) => string | undefined;
 
 /** A gateway before an upstream that gives these answers; what is undefined is answered by `Answer` itself. */
-async function givenAnswers(answers: { generation: Answer; poll: Answer }) {
+async function givenAnswers(answers: { generation: Answer; poll: Answer }, adapter = "envelope") {
   const server = createServer((request, response) => {
     request.resume();
     const isPoll = request.method === "GET";
-    const taskId = isPoll ? request.url!.split("/").at(-1)! : `t-${randomUUID()}`;
+    const taskId = isPoll ? request.url!.split(/[/=]/).at(-1)! : `t-${randomUUID()}`;
     const text = (isPoll ? answers.poll : answers.generation)(taskId, response);
     if (text !== undefined) response.end(text);
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
   const upstreamUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-  const gateway = await givenGateway({ upstreamUrl, config: { tasks: { cacheMs: 0 } } });
+  const dialect = builtInChoices().find(({ name }) => name === adapter);
+  const config = { upstream: { dialect } as object, tasks: { cacheMs: 0 } };
+  const gateway = await givenGateway({ upstreamUrl, config });
   onTestFinished(async () => {
     await gateway.stop();
     server.closeAllConnections();
@@ -98,4 +101,23 @@ test.each<[string, (prompt: string) => string]>([
   expectStatus(await given.poll(made.body.data.task_id), 502);
   expect(given.gateway.logs.filter((line) => line.includes('"detail":"HTTP 200'))).not.toHaveLength(0);
   expect(given.gateway.logs.filter((line) => line.includes(BOAT.prompt))).toEqual([]);
+});
+
+// Guarantee: a video that kie.ai has made and billed is delivered and paid, and not refunded at its maximum age.
+test.each([
+  ["a state in capitals", "SUCCESS", ["https://v.example/1"]],
+  ["an empty address before the video's", "success", ["", "https://v.example/1"]],
+])("kie: a success with %s completes", async (_, state, resultUrls) => {
+  const resultJson = JSON.stringify({ resultUrls });
+  const given = await givenAnswers(
+    {
+      generation: (taskId) => JSON.stringify({ code: 200, data: { taskId } }),
+      poll: (taskId) => JSON.stringify({ code: 200, data: { taskId, state, resultJson } }),
+    },
+    "kie",
+  );
+  const made = await given.generate();
+  const polled = await given.poll(made.body.data.task_id);
+  expect(polled.body.data).toMatchObject({ status: "completed", video_url: "https://v.example/1" });
+  expect(await given.balance()).toMatchObject({ balance: 90, active: 0 });
 });

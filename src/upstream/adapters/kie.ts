@@ -253,7 +253,8 @@ function bareStatus(status: number): Polled {
 function taskOf({ status, json }: AdapterResponse, taskId: string, code: number): Polled | undefined {
   const data = json?.data;
   if (!isObject(data) || typeof data.state !== "string" || data.state === "") return undefined;
-  const { state, createTime } = data;
+  const { createTime } = data;
+  const state = data.state.toLowerCase();
   const isAnswer = isSuccess(status) && isSuccess(code);
   if (state === "fail" && (isAnswer || code === INVALID_PARAMETERS || code === GENERATION_FAILED))
     return failedTask(taskId, data.failMsg, createTime);
@@ -276,11 +277,13 @@ function failedTask(taskId: string, reason: unknown, createTime?: unknown): Poll
   return { outcome: "task", status: "failed", task };
 }
 
-/** The first address in JSON that is a text within JSON; undefined if there is none, and then the task is not completed. */
+/** The first web address in JSON that is a text within JSON; undefined if there is none, and then the task is not completed. */
 function resultUrl(resultJson: unknown): string | undefined {
   const result = typeof resultJson === "string" ? parseObject(resultJson) : resultJson;
   const urls = isObject(result) ? result.resultUrls : undefined;
-  return Array.isArray(urls) ? urls.find((url) => typeof url === "string") : undefined;
+  return Array.isArray(urls)
+    ? urls.find((url) => typeof url === "string" && /^https?:/i.test(url))
+    : undefined;
 }
 
 function uploaded(response: AdapterResponse): Uploaded {

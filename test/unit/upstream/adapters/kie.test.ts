@@ -298,6 +298,16 @@ describe("an answer to a poll", () => {
       ok(record("success", { resultJson: RESULT, param: '{"model":"x"}' })),
       success("https://cdn.example.com/v.mp4"),
     ],
+    [
+      "success in capitals",
+      ok(record("SUCCESS", { resultJson: RESULT })),
+      success("https://cdn.example.com/v.mp4"),
+    ],
+    [
+      "fail in capitals",
+      ok(record("Fail", { failMsg: "content policy" })),
+      failedTask({ created_at: TIMES.createTime, failure_reason: "content policy" }),
+    ],
     ["success without code", answered(200, { message: "success", data: record("success") }), success()],
     [
       "a result that is an object",
