@@ -60,7 +60,11 @@ const KEY_REFUSED = 401;
 const ACCOUNT_EMPTY = 402;
 const NO_SUCH_TASK = 404;
 const INVALID_PARAMETERS = 422;
+/** What kie.ai says, with this code, of a task that it does not know, or does not know yet. */
+const NO_RECORD = "recordInfo is null";
 const LIMITED = 429;
+/** The limit of usage that its owner has set for our key. */
+const KEY_LIMITED = 433;
 const MAINTENANCE = 455;
 const GENERATION_FAILED = 501;
 const FEATURE_OFF = 505;
@@ -198,6 +202,7 @@ function rejectionOf(code: number, response: AdapterResponse, of: "request" | "t
   switch (code) {
     case KEY_REFUSED:
     case ACCOUNT_EMPTY:
+    case KEY_LIMITED:
     case 403:
     case 405:
     case 407:
@@ -236,7 +241,8 @@ function polled(response: AdapterResponse, { taskId: polledId }: { taskId: strin
   // The gateway compares the ids: what is said of another task is not said of this one.
   if (named !== undefined && named !== polledId)
     return { outcome: "task", status: `code ${code}`, task: { task_id: named } };
-  if (code === NO_SUCH_TASK) return { outcome: "gone" };
+  if (code === NO_SUCH_TASK || (code === INVALID_PARAMETERS && textOf(response) === NO_RECORD))
+    return { outcome: "gone" };
   const rejection = rejectionOf(meaningOf(response), response, "task");
   if (rejection?.outcome === "refused") return { ...rejection, isFinal: true };
   return rejection ?? { outcome: "failed" };
