@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { builtInChoices } from "../../src/upstream/dialect.ts";
 import { expectStatus, givenGateway } from "../support/gateway.ts";
-import { BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
+import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 type Answer = (taskId: string, response: ServerResponse) => string | undefined;
 
@@ -31,6 +31,7 @@ async function givenAnswers(answers: { generation: Answer; poll: Answer }, adapt
   const { key } = issued;
   return {
     gateway,
+    key,
     generate: () => gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT }),
     poll: (taskId: string) => gateway.request("GET", `/api/v1/tasks/${taskId}`, { key }),
     balance: () => consumption(gateway, issued),
@@ -54,6 +55,21 @@ test("a task whose times are numbers that no double holds is charged, and comple
   expectStatus(polled, 200);
   expect(polled.body.data).toMatchObject({ status: "completed", video_url: "https://v.example/1" });
 });
+
+test.each(["2026-02-31T06:00:00Z", "2026-11-30T24:00:00Z"])(
+  "a time that is none, %s, is not handed on as it is",
+  async (time) => {
+    const given = await givenAnswers({
+      generation: (taskId) => task(taskId),
+      poll: (taskId) => task(taskId, `,"created_at":"${time}","completed_at":"${time}"${DONE}`),
+    });
+    const made = await given.generate();
+    // The reply is held to the times of docs/openapi.json.
+    const path = `/api/v1/tasks/${made.body.data.task_id}`;
+    const polled = await asking(given.gateway)("GET", path, { key: given.key });
+    expect(polled.body.data).toMatchObject({ status: "completed" });
+  },
+);
 
 test("a task that failed is refunded, and shows no video", async () => {
   const given = await givenAnswers({
