@@ -60,10 +60,10 @@ const KEY_REFUSED = 401;
 const ACCOUNT_EMPTY = 402;
 const NO_SUCH_TASK = 404;
 const INVALID_PARAMETERS = 422;
-/** What kie.ai says, with this code, of a task that it does not know, or does not know yet. */
+/** The text beside `INVALID_PARAMETERS` about a task that kie.ai does not know, or does not know yet. */
 const NO_RECORD = "recordInfo is null";
 const LIMITED = 429;
-/** The limit of usage that its owner has set for our key. */
+/** The limit of usage that was set for our key at kie.ai is reached. */
 const KEY_LIMITED = 433;
 const MAINTENANCE = 455;
 const GENERATION_FAILED = 501;
