@@ -286,10 +286,8 @@ function failedTask(taskId: string, reason: unknown, createTime?: unknown): Poll
 /** The first web address in JSON that is a text within JSON; undefined if there is none, and then the task is not completed. */
 function resultUrl(resultJson: unknown): string | undefined {
   const result = typeof resultJson === "string" ? parseObject(resultJson) : resultJson;
-  const urls = isObject(result) ? result.resultUrls : undefined;
-  return Array.isArray(urls)
-    ? urls.find((url) => typeof url === "string" && /^https?:/i.test(url))
-    : undefined;
+  const urls = isObject(result) ? [result.resultUrls].flat() : [];
+  return urls.find((url): url is string => typeof url === "string" && /^ *https?:/i.test(url));
 }
 
 function uploaded(response: AdapterResponse): Uploaded {
