@@ -11,6 +11,7 @@ import type {
 // The queue of fal.ai with its Kling 4.0 models. Read on 2026-11-27:
 //   https://fal.ai/docs/api-reference/inference-api
 //   https://fal.ai/docs/documentation/model-apis/inference/queue
+//   https://fal.ai/docs/documentation/model-apis/request-errors
 //   https://fal.ai/docs/model-endpoints/webhooks
 //   https://fal.ai/models/fal-ai/kling-video/v4/text-to-video/llms.txt, .../v4/image-to-video/llms.txt
 // upstream.url: https://queue.fal.run
@@ -86,7 +87,7 @@ const adapter: Adapter<Options> = {
     if (status === 200 && typeof video?.url === "string")
       return { outcome: "task", status: "completed", task: { task_id: taskId, video_url: video.url } };
     const reason = textOf(response);
-    if ((status === 400 || status === 422) && reason !== undefined)
+    if (isOfRequest(status, json) && reason !== undefined)
       return { outcome: "task", status: "failed", task: { task_id: taskId, failure_reason: reason } };
     return pollRejection(response);
   },
@@ -106,6 +107,12 @@ function rejection(response: AdapterResponse): Rejection | undefined {
     return { outcome: "refused", text: textOf(response) };
   // 403 is also an account without credit.
   return status >= 300 && status < 500 ? { outcome: "refused_gateway" } : undefined;
+}
+
+/** An error that ended the request, and not one of asking for its result: of the model it is a list, of the queue it has a type. */
+function isOfRequest(status: number, json: AdapterResponse["json"]): boolean {
+  if (status === 400 || status === 422 || status === 499) return true;
+  return status >= 500 && (Array.isArray(json?.detail) || typeof json?.error_type === "string");
 }
 
 function pollRejection(response: AdapterResponse): Polled {
@@ -182,6 +189,21 @@ export const answers: AnswerRow[] = [
     },
     expect: { outcome: "task", status: "failed", task: { failure_reason: "content policy" } },
   },
+  {
+    call: "result",
+    response: { status: 504, body: { detail: "Request timed out", error_type: "request_timeout" } },
+    expect: { outcome: "task", status: "failed", task: { failure_reason: "Request timed out" } },
+  },
+  {
+    call: "result",
+    response: { status: 500, body: { detail: [{ msg: "No GPU", type: "internal_server_error" }] } },
+    expect: { outcome: "task", status: "failed", task: { failure_reason: "No GPU" } },
+  },
   { call: "result", response: { status: 500 }, expect: { outcome: "failed" } },
+  {
+    call: "result",
+    response: { status: 503, body: { detail: "Unavailable" } },
+    expect: { outcome: "failed" },
+  },
   { call: "callback", response: { body: { request_id: "r-1", status: "OK", payload: {} } }, expect: "r-1" },
 ];

@@ -50,15 +50,15 @@ export function describeAnswer({ status, body }: Answer, envelope: Envelope, sen
   return `HTTP ${status}, ${code}${named}: ${excerptOf(body, sent)}`;
 }
 
-/** Members in which upstreams describe a task, and may repeat what the customer sent for it. */
-const DESCRIPTIONS: ReadonlySet<string> = new Set(["data", "input", "prompt"]);
+/** Members of an answer that say why it is no task, at any depth. All others may repeat what the customer sent for the task. */
+const REASONS = ["code", "status", "msg", "message", "error", "title", "detail"];
+const BEGINS_JSON = /^\s*["[{]/;
 
 /** As `describeAnswer`, of an answer about a task whose request is not known any more. */
 export function describePoll(answer: Answer, envelope: Envelope): string {
-  const entries = Object.entries(envelope ?? {});
-  const others = entries.filter(([name]) => !DESCRIPTIONS.has(name));
-  if (others.length === entries.length) return describeAnswer(answer, envelope);
-  return describeAnswer({ ...answer, body: JSON.stringify(Object.fromEntries(others)) }, envelope);
+  if (!BEGINS_JSON.test(answer.body)) return describeAnswer(answer, envelope);
+  const body = envelope === undefined ? "unreadable JSON" : JSON.stringify(envelope, REASONS);
+  return describeAnswer({ ...answer, body }, envelope);
 }
 
 /** The beginning of a text of the upstream, for the log: without values of URLs, and without what the request had. */
@@ -176,6 +176,8 @@ export const TASK_DATA_CHARS_MAX = SMALL_ANSWER_BYTES;
 const PERCENT = /^(\d{1,3}(?:\.\d{1,9})?) ?%?$/;
 const UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|\+00:00)$/;
 const ZONED_TIME = /^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:[Zz]|[+-]\d\d:?\d\d)$/;
+/** Of `YYYY-MM-DDThh:mm:ss`. */
+const DATE_TIME_CHARS = 19;
 const UNIX_TIME = /^\d{10}(?:\d{3})?(?:\.\d{1,9})?$/;
 
 const SPEC_FIELDS = Object.keys(TASK.properties);
@@ -291,7 +293,9 @@ export function utcTime(value: unknown): string | undefined {
   if (typeof value === "string" && ZONED_TIME.test(value)) {
     const time = new Date(value);
     if (Number.isNaN(time.getTime())) return undefined;
-    return UTC_TIME.test(value) ? value : time.toISOString();
+    const iso = time.toISOString();
+    // Date reads a February 31 and an hour 24, which strict readers of ISO 8601 refuse.
+    return UTC_TIME.test(value) && iso.startsWith(value.slice(0, DATE_TIME_CHARS)) ? value : iso;
   }
   // A number that a double cannot hold is an object here, of which String makes no text.
   if (typeof value !== "string" && typeof value !== "number") return undefined;

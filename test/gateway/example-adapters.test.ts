@@ -10,7 +10,7 @@ import { givenGateway } from "../support/gateway.ts";
 import { consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 // Guarantee: a whole gateway runs on each example in front of a copy of its generator's public shapes. The pages are named in the
-// examples. What a task becomes is in its prompt: ok, fail, refuse, limit or broke.
+// examples. What a task becomes is in its prompt: ok, fail, crash, refuse, limit or broke.
 
 interface Answer {
   status?: number;
@@ -63,6 +63,8 @@ function answerAsFal({ method, path, wish, pollsBefore, id }: Asked): Answer {
     };
   }
   if (path !== `/fal-ai/kling-video/requests/${id}`) return { status: 404, body: { detail: "Not found" } };
+  if (wish === "crash")
+    return { status: 504, body: { detail: "Request timed out", error_type: "request_timeout" } };
   return wish === "fail"
     ? { status: 422, body: { detail: [{ msg: REASON, type: "content_policy_violation" }] } }
     : { body: { video: { url: VIDEO, content_type: "video/mp4" } } };
@@ -214,6 +216,17 @@ test.each(COPIES)("%s: a failure is refunded, and the customer is told why", asy
   const id = (await generate("fail")).body.data.task_id;
   await poll(id);
   expect((await poll(id)).body.data).toMatchObject({ status: "failed", failure_reason: REASON });
+  expect(await credits()).toMatchObject({ balance: 100, totalUsed: 0, held: 0, active: 0 });
+});
+
+test("fal: a request that the queue has given up is refunded, and frees its slot", async () => {
+  const { generate, poll, credits } = await givenCopy(COPIES.find(([name]) => name === "fal")![1]);
+  const id = (await generate("crash")).body.data.task_id;
+  await poll(id);
+  expect((await poll(id)).body.data).toMatchObject({
+    status: "failed",
+    failure_reason: "Request timed out",
+  });
   expect(await credits()).toMatchObject({ balance: 100, totalUsed: 0, held: 0, active: 0 });
 });
 

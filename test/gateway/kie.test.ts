@@ -122,7 +122,7 @@ describe("all endpoints of the interface", () => {
 });
 
 describe("the codes of kie.ai at a generation: charged only with an id in hand", () => {
-  test.each([401, 402, 404, 422, 429, 455, 500, 501, 505])("%i", async (code) => {
+  test.each([401, 402, 404, 422, 429, 433, 455, 500, 501, 505])("%i", async (code) => {
     const { key, balance } = await givenKey();
     generator.behave({ code, message: "Words of kie" });
     const reply = await post(key, "gen2/text-to-video", BOAT);
@@ -147,7 +147,7 @@ describe("the codes of kie.ai at a generation: charged only with an id in hand",
 });
 
 describe("the codes of kie.ai at a poll: no create follows, and only 501 ends the task", () => {
-  test.each([401, 402, 404, 422, 429, 455, 500, 501, 505])("%i", async (code) => {
+  test.each([401, 402, 404, 422, 429, 433, 455, 500, 501, 505])("%i", async (code) => {
     const { key, balance } = await givenKey();
     const taskId = (await post(key, "gen2/text-to-video", BOAT)).body.data.task_id;
     const before = creates();
@@ -159,6 +159,16 @@ describe("the codes of kie.ai at a poll: no create follows, and only 501 ends th
     await poll(key, taskId);
     expect(creates()).toBe(before);
   });
+});
+
+// Guarantee: a customer who has paid goes on polling while kie.ai does not show the new task yet.
+test("a task of which kie.ai has no record yet is polled again, and completes", async () => {
+  const { key } = await givenKey();
+  const taskId = (await post(key, "gen2/text-to-video", BOAT)).body.data.task_id;
+  generator.behave({ pollCode: 422, pollMessage: "recordInfo is null" } as Partial<Behaviour>);
+  expect(await poll(key, taskId)).toMatchObject({ status: 502, body: { code: 502, retryAfter: 5 } });
+  generator.reset();
+  expect(await poll(key, taskId)).toMatchObject({ status: 200, body: { data: { status: "completed" } } });
 });
 
 test("a storyboard's callBackUrl goes to kie.ai", async () => {

@@ -60,7 +60,11 @@ const KEY_REFUSED = 401;
 const ACCOUNT_EMPTY = 402;
 const NO_SUCH_TASK = 404;
 const INVALID_PARAMETERS = 422;
+/** The text beside `INVALID_PARAMETERS` about a task that kie.ai does not know, or does not know yet. */
+const NO_RECORD = "recordInfo is null";
 const LIMITED = 429;
+/** The limit of usage that was set for our key at kie.ai is reached. */
+const KEY_LIMITED = 433;
 const MAINTENANCE = 455;
 const GENERATION_FAILED = 501;
 const FEATURE_OFF = 505;
@@ -198,6 +202,7 @@ function rejectionOf(code: number, response: AdapterResponse, of: "request" | "t
   switch (code) {
     case KEY_REFUSED:
     case ACCOUNT_EMPTY:
+    case KEY_LIMITED:
     case 403:
     case 405:
     case 407:
@@ -236,7 +241,8 @@ function polled(response: AdapterResponse, { taskId: polledId }: { taskId: strin
   // The gateway compares the ids: what is said of another task is not said of this one.
   if (named !== undefined && named !== polledId)
     return { outcome: "task", status: `code ${code}`, task: { task_id: named } };
-  if (code === NO_SUCH_TASK) return { outcome: "gone" };
+  if (code === NO_SUCH_TASK || (code === INVALID_PARAMETERS && textOf(response) === NO_RECORD))
+    return { outcome: "gone" };
   const rejection = rejectionOf(meaningOf(response), response, "task");
   if (rejection?.outcome === "refused") return { ...rejection, isFinal: true };
   return rejection ?? { outcome: "failed" };
@@ -253,7 +259,8 @@ function bareStatus(status: number): Polled {
 function taskOf({ status, json }: AdapterResponse, taskId: string, code: number): Polled | undefined {
   const data = json?.data;
   if (!isObject(data) || typeof data.state !== "string" || data.state === "") return undefined;
-  const { state, createTime } = data;
+  const { createTime } = data;
+  const state = data.state.toLowerCase();
   const isAnswer = isSuccess(status) && isSuccess(code);
   if (state === "fail" && (isAnswer || code === INVALID_PARAMETERS || code === GENERATION_FAILED))
     return failedTask(taskId, data.failMsg, createTime);
@@ -276,11 +283,11 @@ function failedTask(taskId: string, reason: unknown, createTime?: unknown): Poll
   return { outcome: "task", status: "failed", task };
 }
 
-/** The first address in JSON that is a text within JSON; undefined if there is none, and then the task is not completed. */
+/** The first web address in JSON that is a text within JSON; undefined if there is none, and then the task is not completed. */
 function resultUrl(resultJson: unknown): string | undefined {
   const result = typeof resultJson === "string" ? parseObject(resultJson) : resultJson;
-  const urls = isObject(result) ? result.resultUrls : undefined;
-  return Array.isArray(urls) ? urls.find((url) => typeof url === "string") : undefined;
+  const urls = isObject(result) ? [result.resultUrls].flat() : [];
+  return urls.find((url): url is string => typeof url === "string" && /^ *https?:/i.test(url));
 }
 
 function uploaded(response: AdapterResponse): Uploaded {

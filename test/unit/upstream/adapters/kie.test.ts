@@ -298,6 +298,16 @@ describe("an answer to a poll", () => {
       ok(record("success", { resultJson: RESULT, param: '{"model":"x"}' })),
       success("https://cdn.example.com/v.mp4"),
     ],
+    [
+      "success in capitals",
+      ok(record("SUCCESS", { resultJson: RESULT })),
+      success("https://cdn.example.com/v.mp4"),
+    ],
+    [
+      "fail in capitals",
+      ok(record("Fail", { failMsg: "content policy" })),
+      failedTask({ created_at: TIMES.createTime, failure_reason: "content policy" }),
+    ],
     ["success without code", answered(200, { message: "success", data: record("success") }), success()],
     [
       "a result that is an object",
@@ -370,7 +380,9 @@ describe("an answer to a poll", () => {
     ["HTTP 400 of a server on the way", answered(400, HTML), FAILED],
     ["code 401", coded(401, "key"), GATEWAY],
     ["code 402", coded(402, "credits"), GATEWAY],
-    ["code 422", coded(422, "recordInfo is null"), refusedForGood("recordInfo is null")],
+    ["code 422", coded(422, "taskId is invalid"), refusedForGood("taskId is invalid")],
+    ["code 422 of an unknown task", coded(422, "recordInfo is null"), { outcome: "gone" }],
+    ["code 433", coded(433, "Sub-key Usage Exceeds Limit"), GATEWAY],
     ["code 429", coded(429, "slow down"), LIMITED],
     ["code 455", coded(455, "maintenance"), FAILED],
     ["code 500", coded(500, "internal"), FAILED],
