@@ -239,6 +239,11 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     ["requests"],
     (ledger) => charge(ledger, ledger.stage.request(ledger.key), 5),
   ],
+  [
+    "a charge of no credits that was not unmetered",
+    ["requests"],
+    (ledger) => charge(ledger, ledger.stage.request(ledger.key), 0),
+  ],
   ["an adjustment without a reason", ["chain"], (ledger) => post(ledger, -5, { type: "consume" })],
   [
     "an adjustment that says another direction",
@@ -264,6 +269,24 @@ const BREAKAGES: [string, string[], (ledger: Ledger) => Promise<unknown>][] = [
     },
   ],
   ["a recharge that takes credits", ["chain"], (ledger) => post(ledger, -5, { type: "recharge" })],
+  [
+    "more reversed than was granted",
+    ["chain"],
+    async (ledger) => {
+      await post(ledger, 100, { type: "recharge", reason: "sorry" });
+      await post(ledger, -1501, { type: "consume", kind: "reversal" });
+      await ledger.redis.hset(accountNames(ledger.partition, ledger.accountId).reversed, "", 1501);
+    },
+  ],
+  [
+    "a reversal that gives credits",
+    ["chain"],
+    async (ledger) => {
+      await post(ledger, 5, { type: "recharge", kind: "reversal" });
+      await ledger.redis.hset(accountNames(ledger.partition, ledger.accountId).reversed, "", -5);
+    },
+  ],
+  ["a trial that takes credits", ["chain"], (ledger) => post(ledger, -5, { type: "consume", kind: "trial" })],
   ["an entry of no known type", ["chain"], (ledger) => post(ledger, 5, { type: "gift" })],
   [
     "a charge of what is marked uncollected",
@@ -503,6 +526,7 @@ test("late, uncollected, taken back and forgotten requests are no violations", a
   const poor = stage.request(key, { price: 2_000_000 });
   await stage.bind(poor);
   await stage.observe(poor, "completed");
+  await stage.bind(stage.request(key, { price: 0, admittedAtMs: Date.now() }));
   await redis.del(record(ledger, ledger.requests.failed));
   expect(await found(ledger)).toEqual([]);
 });
