@@ -419,6 +419,31 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
+  test("keys have not spent this month what they were charged in an earlier one", async () => {
+    const key = await stage.givenKey("acme");
+    const { requestId } = await stage.ended(key);
+    await stage.ended(key);
+    await (await stage.copier()).copy();
+    await stage.database.query(
+      "UPDATE tollgate.ledger_rows SET at = at - interval '40 days' WHERE request_id = $1",
+      [requestId],
+    );
+    await restored();
+    expect((await findKey(empty.nodes, key.keyId)).spentThisMonth).toBe(10);
+  });
+
+  // Guarantee: nobody loses credits because their account had not been copied yet.
+  test("has an account of which the archive knows its entries alone, as old as the first of them", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    await stage.database.query("DELETE FROM tollgate.account_versions WHERE account_id = 'acme'");
+    expect(await restored()).toMatchObject({ accounts: 2, balance: 640 });
+    expect((await readAccount(empty.nodes, "acme")).balance).toBe(570);
+    const { created_at } = await accountOf(empty.redis, "acme");
+    expect(created_at).toBe(String(Date.parse("2025-09-03T12:00:00Z")));
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
   test("finds the entry of a reference that more accounts share than are listed under it", async () => {
     const accountIds = times(100, (at) => `acc_${at}`)
       .filter((accountId) => partitionOf(accountId, PARTITIONS) === 0)
