@@ -113,7 +113,6 @@ interface AccountSum {
 
 interface CopiedLedger {
   entries: number;
-  trimmed: number;
   newestEntryMs: number | undefined;
   sums: Map<string, AccountSum>;
 }
@@ -125,7 +124,7 @@ async function copyEntries(
   nodes: RedisNodes,
   { keepMs, seen = () => undefined }: RestoreOptions,
 ): Promise<CopiedLedger> {
-  const ledger: CopiedLedger = { entries: 0, trimmed: 0, newestEntryMs: undefined, sums: new Map() };
+  const ledger: CopiedLedger = { entries: 0, newestEntryMs: undefined, sums: new Map() };
   for await (const rows of pagesOf<EntryRow>(query, ALL_ENTRIES)) {
     const page = rows.map(entryOf);
     for (const entry of page) addTo(ledger, entry);
@@ -135,7 +134,7 @@ async function copyEntries(
       page.filter(({ reference }) => reference !== ""),
     );
     for (const last of new Map(page.map((entry) => [entry.partition, entry])).values())
-      ledger.trimmed += await trimTo(nodes, last, keepMs);
+      await trimTo(nodes, last, keepMs);
     seen(ledger.entries);
   }
   return ledger;
@@ -157,17 +156,17 @@ async function* pagesOf<Row extends object>(
 }
 
 /** Trims while copying, so that Redis never holds the whole ledger. */
-async function trimTo(nodes: RedisNodes, last: LedgerEntry, keepMs: number): Promise<number> {
+async function trimTo(nodes: RedisNodes, last: LedgerEntry, keepMs: number): Promise<void> {
   const { partition } = last;
-  const trimmed = await trimLedger(scriptsOf(nodes.of(partition)).run, {
+  const { outcome } = await trimLedger(scriptsOf(nodes.of(partition)).run, {
     partition,
     archivedTo: last,
     keepMs,
     sliceMax: SLICE,
   });
-  if (trimmed.outcome === "trimmed") return trimmed.entries;
+  if (outcome === "trimmed") return;
   throw new OperatorError(
-    `the ledger of partition ${partition} cannot be trimmed (${trimmed.outcome}); the restore is not complete, so empty Redis again`,
+    `the ledger of partition ${partition} cannot be trimmed (${outcome}); the restore is not complete, so empty Redis again`,
   );
 }
 

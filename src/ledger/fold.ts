@@ -129,7 +129,8 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
   account.balance = balanceAfter;
   account.last = streamId;
   if (entry.reference !== "") account.references++;
-  switch (kindOf(entry)) {
+  const kind = kindOf(entry);
+  switch (kind) {
     case "charge":
       account.consumed -= amount;
       if (!(amount < 0 || (amount === 0 && entry.reason === UNMETERED)))
@@ -162,16 +163,19 @@ export function addEntry(fold: LedgerFold, entry: LedgerEntry, reportAll: Report
       account.adjusted += amount;
       if (entry.reason === "") report("chain", accountId, `entry ${streamId} of ${amount} has no reason`);
   }
-  if (amount === 0 || entry.type !== (amount < 0 ? "consume" : "recharge")) {
-    report("chain", accountId, `entry ${streamId} is a ${entry.type} of ${amount}`);
-  }
+  const takes = kind === "adjustment" ? amount < 0 : kind === "reversal";
+  if (amount === 0 || takes !== amount < 0 || entry.type !== (takes ? "consume" : "recharge"))
+    report(
+      "chain",
+      accountId,
+      `entry ${streamId} of ${amount} has the kind ${kind} and the type ${entry.type}`,
+    );
   return false;
 }
 
 /** @param account as the entries before this one make it */
 function checkChain({ balance, last }: AccountFold, entry: LedgerEntry, report: Report): void {
-  const { accountId, amount, balanceAfter, streamId, previous } = entry;
-  const requestId = entry.requestId || undefined;
+  const { accountId, amount, balanceAfter, streamId, previous, requestId } = entry;
   if (balanceAfter !== balance + amount)
     report(
       "chain",

@@ -206,7 +206,7 @@ function endedWrong(fold: LedgerFold, { id, record }: ListedRequest): string | u
   switch (record.state) {
     case "held":
     case "bound":
-      return `is ${record.state}, but kept among those that have ended`;
+      return fold.isFirst ? `is ${record.state}, but kept among those that have ended` : undefined;
     case "finished":
       if (record.uncollected !== undefined || isCharged(fold, id)) return undefined;
       if (record.trimmed_charge !== undefined) return undefined;

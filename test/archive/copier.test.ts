@@ -94,6 +94,27 @@ test("entries, ended requests, accounts and keys are copied once, as they are", 
   expect(await stage.database.query(ROWS)).toEqual([before]);
 });
 
+// Guarantee: however many end at once, no page is read again and again, and none of them is left out.
+test("requests that ended in the same millisecond, more than several pages of them, are copied once each", async () => {
+  const { redis } = stage;
+  const { requestId, partition } = await stage.ended(await stage.givenKey("acme"));
+  const { done } = partitionNames(partition);
+  const [score, text] = [
+    (await redis.zscore(done, requestId))!,
+    (await redis.get(requestName(partition, requestId)))!,
+  ];
+  const others = times(1500, (at) => `req_same_${at}`);
+  const pipe = redis.pipeline();
+  for (const id of others) pipe.set(requestName(partition, id), text).zadd(done, score, id);
+  await pipe.exec();
+  const copier = await stage.copier();
+  await copier.copy();
+  const rows = await stage.database.query<{ request_id: string }>(
+    "SELECT request_id FROM tollgate.request_rows ORDER BY request_id",
+  );
+  expect(rows.map(({ request_id }) => request_id)).toEqual([...others, requestId].sort());
+});
+
 const ROWS = `SELECT (SELECT count(*) FROM tollgate.ledger_rows) + (SELECT count(*) FROM tollgate.request_rows)
   + (SELECT count(*) FROM tollgate.account_versions) + (SELECT count(*) FROM tollgate.api_key_versions) AS rows`;
 

@@ -5,8 +5,11 @@ import { join } from "node:path";
 import { Redis } from "ioredis";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { connectArchive } from "../../src/archive/archive-connection.ts";
+import { archiveLookUps } from "../../src/archive/archived-reads.ts";
 import { restoreStore } from "../../src/archive/restore.ts";
+import { restoreReferences } from "../../src/archive/restoring.ts";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
+import { correctCharges } from "../../src/ledger/corrections.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { listAccounts } from "../../src/operations/accounts/account-lists.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
@@ -16,6 +19,7 @@ import {
   readAccountObject,
 } from "../../src/operations/accounts/operator-accounts.ts";
 import { entryIdOf } from "../../src/operations/credits/references.ts";
+import { refundTask } from "../../src/operations/credits/refunds.ts";
 import { changeKey, revokeKey, rotateKey } from "../../src/operations/keys/change-key.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
@@ -33,6 +37,8 @@ import { cliActor } from "../../src/records/actor.ts";
 import { entryFields } from "../../src/records/ledger-entries.ts";
 import {
   accountNames,
+  claimName,
+  claimText,
   endpointNames,
   keyNames,
   keyRef,
@@ -45,7 +51,7 @@ import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { startRedis } from "../../src/sandbox/redis.ts";
 import { runHere } from "../support/cli.ts";
 import { givenGateway, until } from "../support/gateway.ts";
-import { createStage, openConnection, times } from "../support/store.ts";
+import { createStage, ENDPOINT, openConnection, taskOf, times } from "../support/store.ts";
 import { generate, ready } from "../support/store-stage.ts";
 import { readRequest } from "../support/stored-requests.ts";
 import { givenExample } from "./example.ts";
@@ -296,6 +302,9 @@ describe("a restored store", () => {
     const { generation } = await stage.ended(key, "bound");
     await stage.ended(key, "completed");
     expect(await restored(0)).toMatchObject({ tasks: 1, entries: 3 });
+    const { requestId, key: of } = generation;
+    const claim = await empty.redis.get(claimName(taskOf(generation)));
+    expect(claim).toBe(claimText(requestId, of.partition));
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
     const connection = await openConnection(empty.url);
     try {
@@ -410,6 +419,31 @@ describe("a restored store", () => {
     expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
   });
 
+  test("keys have not spent this month what they were charged in an earlier one", async () => {
+    const key = await stage.givenKey("acme");
+    const { requestId } = await stage.ended(key);
+    await stage.ended(key);
+    await (await stage.copier()).copy();
+    await stage.database.query(
+      "UPDATE tollgate.ledger_rows SET at = at - interval '40 days' WHERE request_id = $1",
+      [requestId],
+    );
+    await restored();
+    expect((await findKey(empty.nodes, key.keyId)).spentThisMonth).toBe(10);
+  });
+
+  // Guarantee: nobody loses credits because their account had not been copied yet.
+  test("has an account of which the archive knows its entries alone, as old as the first of them", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    await stage.database.query("DELETE FROM tollgate.account_versions WHERE account_id = 'acme'");
+    expect(await restored()).toMatchObject({ accounts: 2, balance: 640 });
+    expect((await readAccount(empty.nodes, "acme")).balance).toBe(570);
+    const { created_at } = await accountOf(empty.redis, "acme");
+    expect(created_at).toBe(String(Date.parse("2025-09-03T12:00:00Z")));
+    expect(await verifyLedger(empty.nodes)).toMatchObject({ ok: true, violations: [] });
+  });
+
   test("finds the entry of a reference that more accounts share than are listed under it", async () => {
     const accountIds = times(100, (at) => `acc_${at}`)
       .filter((accountId) => partitionOf(accountId, PARTITIONS) === 0)
@@ -421,6 +455,28 @@ describe("a restored store", () => {
     const places = await placesIn(stage.redis);
     expect(new Set(places).size).toBe(REFERENCE_ACCOUNTS_MAX + 1);
     expect(await placesIn(empty.redis)).toEqual(places);
+    // In a large ledger they are pages apart.
+    await empty.redis.flushall();
+    for (const entry of await stage.entries()) await restoreReferences(empty.nodes, [entry]);
+    expect(await placesIn(empty.redis)).toEqual(places);
+  });
+
+  // Guarantee: who got back what a wrong price was too much does not get it again after a disaster.
+  test("neither corrects nor refunds a charge that was corrected before", async () => {
+    const { requestId } = await stage.ended(await stage.givenKey("acme"));
+    const correct = (nodes: RedisNodes, reference: string) => {
+      const period = { fromMs: Date.now() - DAY_MS, toMs: Date.now() + DAY_MS };
+      const prices = [{ endpoint: ENDPOINT, charged: 10, correct: 4 }];
+      const terms = { ...period, prices, reference, reason: "wrong price", isDryRun: false };
+      return correctCharges(nodes, terms, cliActor(), archiveLookUps(stage.url));
+    };
+    expect(await correct(stage.nodes, "oops")).toMatchObject({ corrected: 1, credits: 6 });
+    await restored();
+    expect(await correct(empty.nodes, "other")).toMatchObject({ corrected: 0, refunded: 1 });
+    const terms = { reason: "black", reference: "f-1" };
+    const refund = refundTask(empty.nodes, requestId, terms, cliActor(), archiveLookUps(stage.url));
+    await expect(refund).rejects.toMatchObject({ problem: "already_refunded" });
+    expect((await readAccount(empty.nodes, "acme")).balance).toBe(996);
   });
 
   test("takes a grant once: a reference of before counts", async () => {
@@ -550,6 +606,15 @@ describe("tollgate archive restore", () => {
       stderr: expect.stringContaining("not empty (1 names), and nothing is changed"),
     });
     expect(await empty.redis.keys("*")).toEqual(["something"]);
+  });
+
+  test("refuses a Redis that may evict money, and changes nothing in it", async () => {
+    await givenExample(stage);
+    await (await stage.copier()).copy();
+    await empty.redis.config("SET", "maxmemory-policy", "allkeys-lru");
+    const { stderr } = await runHere(["archive", "restore"], await environment());
+    expect(stderr).toContain("maxmemory-policy allkeys-lru");
+    expect(await empty.redis.dbsize()).toBe(0);
   });
 
   test("refuses an archive that belongs to no store", async () => {

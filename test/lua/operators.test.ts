@@ -33,6 +33,7 @@ import {
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { change, revoke } from "../../src/scripts/keys.ts";
+import { accountIn } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
@@ -210,12 +211,19 @@ test("one Idempotency-Key makes one key, for concurrent calls and for repeats, a
   expect(new Set(issued.map(({ keyId }) => keyId)).size).toBe(1);
   const { keyId } = issued[0]!;
   expect(await issueKeyOnce(nodes, options, ANN)).toEqual({ keyId, accountId });
-  await expect(
-    issueKeyOnce(nodes, { ...options, limits: { monthly_credits: 501 } }, ANN),
-  ).rejects.toMatchObject({
-    code: "conflict",
-    path: "Idempotency-Key",
-  });
+  const others = [
+    { limits: { monthly_credits: 501 } },
+    { tier: "gold" },
+    { label: "frontend" },
+    { label: undefined },
+    { expiresAtMs: Date.now() + DAY_MS },
+    { restrictions: { endpoints: undefined, addresses: ["192.0.2.0/24"] } },
+  ];
+  for (const other of others)
+    await expect(
+      issueKeyOnce(nodes, { ...options, ...other }, ANN),
+      Object.keys(other).join(),
+    ).rejects.toMatchObject({ code: "conflict", path: "Idempotency-Key" });
   expect(await findKey(nodes, secrets[0]!)).toMatchObject({
     keyId,
     label: "backend",
@@ -243,6 +251,32 @@ test("a crash between index and record is mended by a repeat", async () => {
   const { key, keyId } = await issueKeyOnce(nodes, options, ANN);
   expect(await findKey(nodes, key!)).toMatchObject({ keyId, accountId });
   expect(await redis.client.hget(keyNames(partition, keyId).key, "sha256")).toBe(digestOf(key!));
+});
+
+// Guarantee: a failover that loses the index of a key does not let a repeat grant its credits twice.
+test("while replicas do not answer, no key is made and nothing is granted", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const unconfirmed: RedisNodes = { ...nodes, confirmed: async () => false };
+  for (const work of [
+    () => issueKey(unconfirmed, { accountId, credits: 50 }, ANN),
+    () => issueKeyOnce(unconfirmed, { accountId, idempotencyKey: "order-1" }, ANN),
+  ])
+    await expect(work()).rejects.toMatchObject({ code: "unavailable" });
+  const { account, keys } = accountNames(partitionOf(accountId, 64), accountId);
+  expect(await redis.client.zcard(keys)).toBe(0);
+  expect((await accountIn(redis.client, account)).balance).toBe("0");
+});
+
+test("a token whose key was begun for one account makes none for another", async () => {
+  const [{ accountId }, other] = [await createAccount(nodes, {}, ANN), await createAccount(nodes, {}, ANN)];
+  const token = `sk_${randomId("begun")}`;
+  const crashing: RedisNodes = { ...nodes, confirmed: () => Promise.reject(new Error("crash")) };
+  await expect(issueKey(crashing, { accountId, token }, ANN)).rejects.toThrow("crash");
+  await expect(issueKey(nodes, { accountId: other.accountId, token }, ANN)).rejects.toMatchObject({
+    problem: "key_exists",
+  });
+  expect(await redis.client.zcard(accountNames(partitionOf(accountId, 64), accountId).keys)).toBe(0);
+  expect(await issueKey(nodes, { accountId, token }, ANN)).toMatchObject({ accountId });
 });
 
 // Guarantee: a key that was imported is found, whatever becomes of another call that imports it at the same time.

@@ -22,3 +22,80 @@ test.each([
   resumeAt(fold, "acc", checkpointOf(text)!, report);
   expect(names).toEqual(found);
 });
+
+type Step = [type: "consume" | "recharge" | "reclaim", amount: number, requestId: string];
+
+/** What is found in an account of which a charge of 20 and no refund has left the ledger. */
+function foundBehindTrimmed(steps: readonly Step[]): string[] {
+  const found: string[] = [];
+  const report: Report = (invariant, _, message) => void found.push(`${invariant}: ${message}`);
+  const fold = emptyFold();
+  resumeAt(fold, "acc", checkpointOf("entry 5-0 entries 2 balance 80 recharged 100 consumed 20")!, report);
+  let [balance, previous] = [80, "5-0"];
+  for (const [at, [type, amount, requestId]] of steps.entries()) {
+    balance += amount;
+    const streamId = `${6 + at}-0`;
+    const entry = { ...GRANT, ...{ type, amount: String(amount), balance_after: String(balance), previous } };
+    const ofRequest = { request_id: requestId, endpoint: "/v1/videos", reference: "" };
+    addEntry(fold, ledgerEntry(0, [streamId, Object.entries({ ...entry, ...ofRequest }).flat()]), report);
+    previous = streamId;
+  }
+  return found;
+}
+
+// Guarantee: that charges have left the ledger does not excuse a mistake about those that are there.
+test.each<[string, Step[], RegExp[]]>([
+  ["a refund of the charge that left", [["recharge", 20, "gone"]], []],
+  [
+    "its refund, taken back",
+    [
+      ["recharge", 20, "gone"],
+      ["reclaim", -20, "gone"],
+    ],
+    [],
+  ],
+  ["a refund of before that is taken back", [["reclaim", -20, "gone"]], []],
+  [
+    "more refunded than has left",
+    [
+      ["recharge", 20, "gone"],
+      ["recharge", 1, "other"],
+    ],
+    [/never charged/],
+  ],
+  [
+    "its refund, twice",
+    [
+      ["recharge", 10, "gone"],
+      ["recharge", 10, "gone"],
+    ],
+    [/this request once more/],
+  ],
+  [
+    "a later charge that is refunded twice",
+    [
+      ["consume", -10, "new"],
+      ["recharge", 10, "new"],
+      ["recharge", 10, "new"],
+    ],
+    [/this request once more/],
+  ],
+  [
+    "a later charge of which less is refunded",
+    [
+      ["consume", -10, "new"],
+      ["recharge", 9, "new"],
+    ],
+    [/refunded 9/],
+  ],
+  [
+    "a later charge, made again",
+    [
+      ["consume", -10, "new"],
+      ["reclaim", -10, "new"],
+    ],
+    [/not refunded again/],
+  ],
+])("behind trimmed charges: %s", (_, steps, messages) => {
+  expect(foundBehindTrimmed(steps)).toEqual(messages.map((message) => expect.stringMatching(message)));
+});

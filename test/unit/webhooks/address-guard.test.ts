@@ -85,6 +85,7 @@ test.each([
   "223.255.255.254",
   "2606:4700::1111",
   "2a00:1450:4001:80f::200e",
+  "2606:4700::1234:5efe:a00:1",
   "::ffff:8.8.8.8",
   "64:ff9b::808:808",
 ])("%s is public", (address) => {
@@ -164,7 +165,7 @@ test("allowed ports are taken, and named where another is refused", () => {
 });
 
 test("allowed networks are taken with plain http and any port, and nothing beside them", () => {
-  const policy = { allowNetworks: ["127.0.0.0/8", "fd12::/16", "10.1.2.3"], allowPorts: [] };
+  const policy = { allowNetworks: ["127.0.0.0/8", "fd12::/16", "10.1.2.3", "fd34::1"], allowPorts: [] };
   const isTaken = (url: string): boolean => checkAddress(url, policy).ok;
   expect(
     [
@@ -172,6 +173,7 @@ test("allowed networks are taken with plain http and any port, and nothing besid
       "http://[::ffff:127.0.0.1]:1/",
       "http://[fd12::1]/",
       "https://10.1.2.3:444/",
+      "http://[fd34::1]/",
       "http://localhost:3000/",
       "http://hooks.lan/",
     ].filter((url) => !isTaken(url)),
@@ -180,6 +182,7 @@ test("allowed networks are taken with plain http and any port, and nothing besid
     [
       "http://10.1.2.4/",
       "http://[fd13::1]/",
+      "http://[fd34::2]/",
       "http://8.8.8.8/",
       "https://8.8.8.8:444/",
       "https://192.168.0.1/",

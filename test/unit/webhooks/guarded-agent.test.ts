@@ -93,6 +93,7 @@ test("a connection that ends up at an inner peer is closed before a byte is sent
     const result = await givenSender(POLICY, network).send(messageTo("https://hooks.example.com/"));
     expect(result).toEqual(NOT_PUBLIC);
     expect(receiver.bytes()).toBe(0);
+    await soon(() => expect(receiver.sockets.size).toBe(0));
   }
 });
 

@@ -47,6 +47,13 @@ test("a text that was changed anywhere is refused, without repeating it", () => 
     expect(() => box.unseal(cut)).toThrow(SealedSecretError);
   }
   expect(messageOf(() => open(SECOND).unseal(sealed))).toMatch(/^no key at hand opens it: key [0-9a-f]{12}$/);
+  for (const plain of [
+    "whsec_plain",
+    "1.whsec_longer-than-any-name",
+    "whsec_longer-than-any-name.key",
+    "1.plain text",
+  ])
+    expect(messageOf(() => box.unseal(plain))).toBe("no key at hand opens it: not a sealed secret");
 });
 
 function messageOf(act: () => unknown): string {
