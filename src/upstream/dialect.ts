@@ -3,7 +3,8 @@ import { VERSION } from "../telemetry/version.ts";
 import type { Adapter, AdapterRequest, AdapterResponse, Rejection, UploadForm } from "./adapter.ts";
 import { ENVELOPE } from "./adapters/envelope.ts";
 import { KIE } from "./adapters/kie.ts";
-import { type Answer, type Envelope, excerptOf, isSuccessCode } from "./answer.ts";
+import { type Answer, type Envelope, isSuccessCode } from "./answer.ts";
+import { excerptOf } from "./answer-excerpt.ts";
 
 /** An adapter as the configuration names it. Plain data but for the function, which tells two versions of a module apart by `id`. */
 export interface AdapterChoice {

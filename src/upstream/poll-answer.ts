@@ -1,16 +1,8 @@
 import type { TaskStatus } from "../domain/answers.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
-import {
-  type Answer,
-  dataText,
-  describePoll,
-  excerptOf,
-  readTask,
-  type StatusWords,
-  shownTaskId,
-  taskWithId,
-} from "./answer.ts";
+import { type Answer, dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./answer.ts";
+import { describePoll, excerptOf } from "./answer-excerpt.ts";
 import {
   AdapterMistake,
   type CheckedRequest,

@@ -8,7 +8,8 @@ import { isIdentity } from "../domain/limits.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Uploaded } from "./adapter.ts";
-import { type Answer, describeAnswer, excerptOf, isUtcTime, utcTime } from "./answer.ts";
+import { type Answer, isUtcTime, utcTime } from "./answer.ts";
+import { describeAnswer, excerptOf } from "./answer-excerpt.ts";
 import {
   type AdapterChoice,
   AdapterMistake,

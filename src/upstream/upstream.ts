@@ -4,15 +4,8 @@ import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { CallbackRequest, Created, Generation, Unsupported } from "./adapter.ts";
-import {
-  type Answer,
-  dataText,
-  describeAnswer,
-  newTask,
-  type StatusWords,
-  shownTaskId,
-  taskWithId,
-} from "./answer.ts";
+import { type Answer, dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./answer.ts";
+import { describeAnswer } from "./answer-excerpt.ts";
 import {
   type AdapterChoice,
   type AdapterFault,
