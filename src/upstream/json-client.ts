@@ -3,7 +3,7 @@ import type { FairGate, GateRefusal } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Adapter } from "./adapter.ts";
 import { type Answer, withoutBegunSecret, withoutSecret } from "./answer.ts";
-import { type GatewayIdentity, gatewayHeaders } from "./dialect.ts";
+import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
 import { skippingInterimAnswers } from "./interim-answers.ts";
 import { ANSWER_BYTES_MAX, LargeAnswers, SMALL_ANSWER_BYTES, SpacedWork } from "./large-answers.ts";
 

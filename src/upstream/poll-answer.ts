@@ -9,11 +9,10 @@ import {
   checkRequest,
   type Dialect,
   ENVELOPE_DIALECT,
-  readRejection,
   responseOf,
   returned,
-  type UpstreamRejection,
 } from "./dialect.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
 
 /** The meaning of an answer to a poll; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =

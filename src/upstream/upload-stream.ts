@@ -19,13 +19,12 @@ import {
   Dialect,
   ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
-  type GatewayIdentity,
-  gatewayHeaders,
-  readRejection,
   responseOf,
   returned,
 } from "./dialect.ts";
+import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
 import { tlsOptions, type UpstreamTls } from "./json-client.ts";
+import { readRejection } from "./rejection.ts";
 import { readUpload } from "./upload-body.ts";
 import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./upload-form.ts";
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";

@@ -16,10 +16,8 @@ import {
   Dialect,
   ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
-  readRejection,
   responseOf,
   returned,
-  type UpstreamRejection,
 } from "./dialect.ts";
 import {
   ACCEPT_JSON,
@@ -32,6 +30,7 @@ import {
 } from "./json-client.ts";
 import { SpacedWork } from "./large-answers.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {
