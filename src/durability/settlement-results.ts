@@ -1,5 +1,6 @@
 import type { Connection } from "../redis/connection.ts";
-import type { Binding, Voided } from "../scripts/holds.ts";
+import type { Binding } from "../scripts/holds.ts";
+import type { Voided } from "../scripts/uncharged-holds.ts";
 import type { Logger } from "../telemetry/log.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 import type { Charge } from "./outbox/outbox-queues.ts";

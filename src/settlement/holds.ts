@@ -6,17 +6,17 @@ import type { Charge, VoidSettlement } from "../durability/outbox/outbox-queues.
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
-import type { BindCall, Binding, NewTask } from "../scripts/holds.ts";
 import {
   type Admission,
   admit,
+  type BindCall,
+  type Binding,
   bind,
   type Generation,
-  type Unclear,
+  type NewTask,
   type UnknownOutcome,
-  unclear,
-  voidHold,
 } from "../scripts/holds.ts";
+import { type Unclear, unclear, voidHold } from "../scripts/uncharged-holds.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 
 /**

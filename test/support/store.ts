@@ -28,12 +28,11 @@ import {
   type Generation,
   type NewTask,
   packTiers,
-  type VoidCall,
-  voidHold,
 } from "../../src/scripts/holds.ts";
 import { gatherAll, issue } from "../../src/scripts/keys.ts";
 import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type KnownTask, type ReclaimCall, reclaim } from "../../src/scripts/tasks.ts";
+import { type VoidCall, voidHold } from "../../src/scripts/uncharged-holds.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";

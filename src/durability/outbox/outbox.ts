@@ -1,6 +1,7 @@
 import { wouldFailAgain } from "../../redis/script-errors.ts";
-import { type Binding, type Voided, voidHold } from "../../scripts/holds.ts";
+import type { Binding } from "../../scripts/holds.ts";
 import type { Run } from "../../scripts/script-definition.ts";
+import { type Voided, voidHold } from "../../scripts/uncharged-holds.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import { ClaimError } from "../claims.ts";
 import type { UnconfirmedCharges } from "./confirming.ts";
