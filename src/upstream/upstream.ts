@@ -76,10 +76,7 @@ export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWor
   observer?: Readonly<Record<"generate" | "poll", GateObserver>> & { adapter?: AdapterObserver };
 }
 
-/**
- * A request sent at the last moment has its headers timeout before `totalTimeoutMs` are over. Never longer than the headers timeout, by
- * which a hold outlives the exchange.
- */
+/** Leaves a request its headers timeout within `totalTimeoutMs`. At most the headers timeout, by which a hold outlives the exchange. */
 export function waitMaxMs({
   headersTimeoutMs,
   totalTimeoutMs,
@@ -214,10 +211,7 @@ const HEADERS: readonly string[] = ["content-type", "application/json", ...ACCEP
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 250;
 
-/**
- * Only an idempotent upstream is sent a request of unknown outcome again, with the same key and total deadline.
- * @param body exactly what was priced
- */
+/** Only an idempotent upstream is sent a request of unknown outcome again, with its key and deadline. @param body exactly what was priced */
 async function sendGeneration(
   { client, gate, connections, totalTimeoutMs, idempotent, statuses, dialect }: GenerationChannel,
   path: string,

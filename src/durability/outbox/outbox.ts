@@ -45,10 +45,7 @@ interface OutboxParts extends OutboxOptions {
   reportSize(): void;
 }
 
-/**
- * Settlements that wait for their store, one per request id and script. Beyond the bound the oldest is dropped and logged; its hold ends
- * at the due time.
- */
+/** Settlements that wait for their store, one per request and script. Beyond the bound the oldest is logged and dropped. */
 export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
   const queues = createQueues();
