@@ -8,16 +8,15 @@ import { isIdentity } from "../domain/limits.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Uploaded } from "./adapter.ts";
+import { type AdapterChoice, ENVELOPE_CHOICE } from "./adapter-choice.ts";
 import { type Answer, isUtcTime, utcTime } from "./answer.ts";
 import { describeAnswer, excerptOf } from "./answer-excerpt.ts";
 import {
-  type AdapterChoice,
   AdapterMistake,
   type AdapterObserver,
   type CheckedForm,
   checkForm,
   Dialect,
-  ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
   responseOf,
   returned,

@@ -4,17 +4,16 @@ import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { CallbackRequest, Created, Generation, Unsupported } from "./adapter.ts";
+import { type AdapterChoice, ENVELOPE_CHOICE } from "./adapter-choice.ts";
 import { type Answer, dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./answer.ts";
 import { describeAnswer } from "./answer-excerpt.ts";
 import {
-  type AdapterChoice,
   type AdapterFault,
   AdapterMistake,
   type AdapterObserver,
   type CheckedRequest,
   checkRequest,
   Dialect,
-  ENVELOPE_CHOICE,
   ENVELOPE_DIALECT,
   responseOf,
   returned,

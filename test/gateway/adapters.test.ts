@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Adapter } from "../../src/upstream/adapter.ts";
-import type { AdapterChoice } from "../../src/upstream/dialect.ts";
+import type { AdapterChoice } from "../../src/upstream/adapter-choice.ts";
 import { expectStatus, givenGateway, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import { BOAT, consumption, revoke, TEXT_TO_VIDEO } from "./spec-stage.ts";
