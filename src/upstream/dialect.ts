@@ -1,6 +1,6 @@
 import { isObject } from "../domain/json.ts";
 import type { Adapter, AdapterRequest, AdapterResponse, UploadForm } from "./adapter.ts";
-import { type AdapterChoice, ENVELOPE_CHOICE } from "./adapter-choice.ts";
+import type { AdapterChoice } from "./adapter-choice.ts";
 import { ENVELOPE } from "./adapters/envelope.ts";
 import type { Answer, Envelope } from "./answer.ts";
 import { excerptOf } from "./answer-excerpt.ts";
@@ -98,9 +98,6 @@ function stackLines({ message, stack = "" }: Error): string {
   const at = stack.indexOf("\n    at ", messageAt === -1 ? 0 : messageAt + message.length);
   return at === -1 ? "" : stack.slice(at, at + STACK_CHARS_MAX);
 }
-
-/** Without an observer: for tests and tools. */
-export const ENVELOPE_DIALECT = new Dialect(ENVELOPE_CHOICE);
 
 export const responseOf = ({ status, body, retryAfter }: Answer, json: Envelope): AdapterResponse => ({
   status,

@@ -8,7 +8,6 @@ import {
   type CheckedRequest,
   checkRequest,
   type Dialect,
-  ENVELOPE_DIALECT,
   responseOf,
   returned,
 } from "./dialect.ts";
@@ -42,11 +41,7 @@ export interface PolledTask {
 
 export const ANOTHER_TASK = "the answer is about another task";
 
-export function readPoll(
-  answer: Answer,
-  task: PolledTask,
-  dialect: Dialect = ENVELOPE_DIALECT,
-): PollAnswer | ResultRequest {
+export function readPoll(answer: Answer, task: PolledTask, dialect: Dialect): PollAnswer | ResultRequest {
   const { adapter, options } = dialect;
   return read("polled", answer, task, dialect, (response, polledTask) =>
     adapter.polled(response, polledTask, options),

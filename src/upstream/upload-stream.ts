@@ -17,7 +17,6 @@ import {
   type CheckedForm,
   checkForm,
   Dialect,
-  ENVELOPE_DIALECT,
   responseOf,
   returned,
 } from "./dialect.ts";
@@ -222,7 +221,7 @@ export type UploadOutcome =
 /** Promised by the API, for an upstream that does not say when its address ends. */
 const IMAGE_LIFETIME_MS = 5 * 60_000;
 
-export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIALECT): UploadOutcome {
+export function interpretAnswer(answer: Answer, dialect: Dialect): UploadOutcome {
   const json = parseObject(answer.body);
   const { adapter, options } = dialect;
   const described = () => describeAnswer(answer, json);

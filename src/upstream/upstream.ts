@@ -14,7 +14,6 @@ import {
   type CheckedRequest,
   checkRequest,
   Dialect,
-  ENVELOPE_DIALECT,
   responseOf,
   returned,
 } from "./dialect.ts";
@@ -250,9 +249,9 @@ async function sendGeneration(
 /** Exported for tests of each row. */
 export function generationOutcome(
   result: ExchangeResult,
-  sent?: string,
-  statuses?: StatusWords,
-  dialect: Dialect = ENVELOPE_DIALECT,
+  sent: string,
+  statuses: StatusWords | undefined,
+  dialect: Dialect,
 ): GenerationOutcome {
   switch (result.outcome) {
     case "not_sent":
@@ -281,9 +280,9 @@ type GenerationAnswer =
 /** An answer that its adapter makes nothing of is unclear. Decision 0003. @param sent the request's body, of which nothing must get into the log */
 export function readGeneration(
   answer: Answer,
-  sent = "",
-  statuses?: StatusWords,
-  dialect: Dialect = ENVELOPE_DIALECT,
+  sent: string,
+  statuses: StatusWords | undefined,
+  dialect: Dialect,
 ): GenerationAnswer {
   const json = parseObject(answer.body);
   const { adapter, options } = dialect;
