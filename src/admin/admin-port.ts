@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import { archiveLookUps, lazyArchive } from "../archive/archived-reads.ts";
-import type { Check } from "../checks/check.ts";
+import { CHECK_STATUSES, type Check, worstOf } from "../checks/check.ts";
 import { createHealthWatch, gatewayChecks } from "../checks/gateway-checks.ts";
 import type { Config } from "../config/config.ts";
 import type { LiveConfig } from "../config/live.ts";
@@ -14,7 +14,7 @@ import { META } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { repeated } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
-import type { SignInRefusal } from "../telemetry/metrics/requests.ts";
+import type { Metrics } from "../telemetry/metrics.ts";
 import { createAccess } from "./access.ts";
 import { createAdminServer } from "./admin-server.ts";
 import { createAdminApi } from "./api/serve.ts";
@@ -36,14 +36,12 @@ interface AdminPortOptions {
   /** Why the gateway is not ready, in words; undefined when it is. */
   notReady(): string | undefined;
   maintenanceSinceMs(): number | undefined;
-  apiCallCounted(route: string, status: number): void;
-  signInRefused(reason: SignInRefusal): void;
-  checked(checks: readonly Check[]): void;
+  metrics: Metrics;
   log: Logger;
 }
 
 export function createAdminPort(options: AdminPortOptions) {
-  const { config, live, connection, metricsPage, notReady, log } = options;
+  const { config, live, connection, metricsPage, notReady, metrics, log } = options;
   const access = accessOf(options);
   const session = createOperatorSession({
     ...config.store,
@@ -58,12 +56,12 @@ export function createAdminPort(options: AdminPortOptions) {
     notReady,
     log,
   });
-  const refusals = createRefusalLog({ log, counted: options.signInRefused });
+  const refusals = createRefusalLog({ log, counted: (reason) => metrics.signInsRefused.inc({ reason }) });
   const archive = lazyArchive(config.archive.url);
   const api = createAdminApi({
     access,
     services: { ...servicesOf(options), session, archive, live: figures, health: health.report },
-    counted: options.apiCallCounted,
+    metrics,
     refusals,
     log,
   });
@@ -112,7 +110,7 @@ function accessOf({ config, live, log }: AdminPortOptions) {
 }
 
 const healthOf = (
-  { live, notReady, maintenanceSinceMs, checked: shown, log }: AdminPortOptions,
+  { live, notReady, maintenanceSinceMs, metrics, log }: AdminPortOptions,
   figures: ReturnType<typeof createLive>,
 ) =>
   createHealthWatch({
@@ -123,9 +121,16 @@ const healthOf = (
         figures: figures.health(),
         serving: { notReady: notReady() ?? null, maintenanceSinceMs: maintenanceSinceMs() },
       }),
-    shown,
+    shown: (checks) => showChecks(metrics, checks),
     log,
   });
+
+/** By name the worst, since several servers have the same check. */
+function showChecks({ checks: gauge }: Metrics, checks: readonly Check[]): void {
+  gauge.reset();
+  for (const [check, own] of Map.groupBy(checks, ({ name }) => name))
+    gauge.set({ check }, CHECK_STATUSES.indexOf(worstOf(own)));
+}
 
 /** Keys by tier for `/config`, and the partitions that they lack; null before they are known. */
 const tierCountsJson = (counts: TierCounts | null) => ({
@@ -142,7 +147,7 @@ const servicesOf = ({
   maintenanceSinceMs,
 }: AdminPortOptions) => ({
   lookUps: archiveLookUps(config.archive.url),
-  config: () => live.config(),
+  config: live.config,
   bounds: () => live.config().admin.bounds,
   webhooks: () => requireWebhooks(live.config().webhooks),
   tierCounts,

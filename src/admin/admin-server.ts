@@ -43,8 +43,8 @@ export function createAdminServer(options: AdminServerOptions): Server {
 
   async function answer(req: IncomingMessage, res: ServerResponse): Promise<void> {
     const path = req.url?.split("?")[0] ?? "";
-    if (options.console.owns(path)) return options.console.serve(req, res);
     if (options.api.owns(path)) return options.api.serve(req, res);
+    if (options.console.owns(path)) return options.console.serve(req, res);
     send(res, await page(req, path));
   }
 

@@ -1,7 +1,8 @@
 import { request as requestHttps } from "node:https";
 import type { Config } from "../config/config.ts";
 import { parseObject } from "../domain/json.ts";
-import { ENVELOPE_CHOICE, type GatewayIdentity, gatewayHeaders } from "../upstream/dialect.ts";
+import { ENVELOPE_CHOICE } from "../upstream/adapter-choice.ts";
+import { type GatewayIdentity, gatewayHeaders } from "../upstream/gateway-headers.ts";
 import {
   createJsonClient,
   type ExchangeResult,

@@ -5,7 +5,7 @@ import { pathToFileURL } from "node:url";
 import { dropOldest } from "../domain/bounded.ts";
 import { isObject } from "../domain/json.ts";
 import type { Adapter } from "../upstream/adapter.ts";
-import { BUILT_IN } from "../upstream/dialect.ts";
+import { BUILT_IN } from "../upstream/adapter-choice.ts";
 import { AUTH_SCHEME } from "./sections/upstream.ts";
 import { authHeaderRule } from "./setting-rules.ts";
 

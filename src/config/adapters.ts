@@ -4,7 +4,7 @@ import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { nearest } from "../domain/problems.ts";
 import type { Adapter } from "../upstream/adapter.ts";
-import { type AdapterChoice, BUILT_IN, withDefaults } from "../upstream/dialect.ts";
+import { type AdapterChoice, BUILT_IN, withDefaults } from "../upstream/adapter-choice.ts";
 import { isModuleName, loadAdapterModule, ModuleMistake } from "./adapter-module.ts";
 import type { ConfigProblem } from "./problems.ts";
 import { type BrokenRule, validate } from "./validate.ts";

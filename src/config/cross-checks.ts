@@ -1,7 +1,7 @@
 import { Pointer } from "typebox/value";
 import { isObject } from "../domain/json.ts";
 import { holdsPassword } from "../domain/redis-address.ts";
-import { headerProblem } from "../upstream/dialect.ts";
+import { headerProblem } from "../upstream/gateway-headers.ts";
 import { packageProblems } from "./sections/packages.ts";
 import { durationMs } from "./setting-types.ts";
 import type { BrokenRule } from "./validate.ts";

@@ -1,6 +1,6 @@
 import { BlockList, isIP } from "node:net";
 import { parseRedisAddress, RedisAddressError } from "../domain/redis-address.ts";
-import { headerProblem } from "../upstream/dialect.ts";
+import { headerProblem } from "../upstream/gateway-headers.ts";
 
 // Each rule returns a message, or undefined for a valid value.
 

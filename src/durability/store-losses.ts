@@ -176,10 +176,7 @@ interface Sign {
 /** Also while Redis is out of memory: it still settles, and answers polls. */
 const SIGN = '#!lua flags=allow-oom\nreturn redis.call("HSET", KEYS[1], ARGV[1], ARGV[2])';
 
-/**
- * Gateways wait until all have sent again what a changed primary may lack: else one could admit on a balance that an answered charge
- * needs. Decision 0043.
- */
+/** Gateways wait until all have sent again what a primary may lack: else one admits on credits that a charge needs. Decision 0043. */
 function createReplayBarrier(connection: Pick<Connection, "primaries" | "partitionOn">) {
   const gateway = randomUUID();
   /** The run of a primary that this gateway has used, or has waited for the others at. */

@@ -3,7 +3,8 @@ import { type Refusal, refuse } from "../domain/errors.ts";
 import type { Admission } from "../scripts/holds.ts";
 import type { RequestContext } from "./http-exchange.ts";
 import { evictInvalidKey, refuseBarred } from "./inspect-key.ts";
-import { rateLimited, recordAffordable, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
+import { rateLimited, recordAffordable, rememberGoodKey } from "./key-memory.ts";
+import { refuseRestricted } from "./restricted-keys.ts";
 
 const CONCURRENCY_WAIT_SECONDS = 10;
 /** A slot or an account that waits for unknown outcomes may be free earlier: an operator can release them. */

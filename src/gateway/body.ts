@@ -185,10 +185,7 @@ const KEY_SHARE = 1 / 4;
 
 export type BodyBudget = ReturnType<typeof createBodyBudget>;
 
-/**
- * The memory for incomplete JSON bodies. Each byte taken is returned once. @param totalMax bytes of all bodies together
- * @param refused a body was refused
- */
+/** The memory for incomplete JSON bodies; each byte taken is returned once. @param totalMax bytes @param refused a body was refused */
 export function createBodyBudget(totalMax: () => number, refused: (bound: BodyBound) => void) {
   const held = new Map<string, number>();
   let total = 0;

@@ -14,16 +14,10 @@ import { refuseAdmission } from "./admission-refusals.ts";
 import { readJson } from "./body.ts";
 import { continueReading, type RequestContext, storeStep, UpstreamStep } from "./http-exchange.ts";
 import { refuseKnown } from "./inspect-key.ts";
-import {
-  isAllowed,
-  recordAffordable,
-  refuseFromMemory,
-  rememberGoodKey,
-  rememberRestrictions,
-  rememberTask,
-} from "./key-memory.ts";
+import { recordAffordable, refuseFromMemory, rememberGoodKey, rememberTask } from "./key-memory.ts";
 import { completeJson, jsonHeadFault, type RequestHead } from "./protocol.ts";
 import { type Relayed, relay } from "./relay.ts";
+import { isAllowed, rememberRestrictions } from "./restricted-keys.ts";
 import { isOthersTask, passUnmetered, rememberUnmetered, showKnownLimits } from "./unmetered.ts";
 import { generationRefusal, type RefusedGeneration } from "./upstream-refusals.ts";
 

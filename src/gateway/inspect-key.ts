@@ -5,7 +5,8 @@ import type { BarredStatus } from "../records/records.ts";
 import type { CreditAccount } from "../scripts/accounts.ts";
 import type { Inspection } from "../scripts/tasks.ts";
 import { type RequestContext, storeStep } from "./http-exchange.ts";
-import { limitUtilityRequests, refuseRestricted, rememberGoodKey } from "./key-memory.ts";
+import { limitUtilityRequests, rememberGoodKey } from "./key-memory.ts";
+import { refuseRestricted } from "./restricted-keys.ts";
 import { passUnmetered } from "./unmetered.ts";
 
 /** Runs INSPECT for the rate-limit headers. @returns the 401 of a key that is no longer valid or not allowed from here, or the

@@ -21,17 +21,11 @@ import {
   takeRequestId,
 } from "./http-exchange.ts";
 import { credits, denyInMaintenance, inspectKey, refuseKnown } from "./inspect-key.ts";
-import {
-  isAllowed,
-  isFromAllowedAddress,
-  limitRequestsInFlight,
-  limitUtilityRequests,
-  mayConfirm,
-  refuseRestricted,
-} from "./key-memory.ts";
+import { limitRequestsInFlight, limitUtilityRequests } from "./key-memory.ts";
 import { TaskPolls } from "./poll.ts";
 import { PollSummary, TASK_TEMPLATE } from "./poll-summary.ts";
 import { isPreflight, isWebSocketUpgrade, type RequestHead, readHead } from "./protocol.ts";
+import { isAllowed, isFromAllowedAddress, mayConfirm, refuseRestricted } from "./restricted-keys.ts";
 import { Uploads } from "./upload.ts";
 import { usage } from "./usage.ts";
 

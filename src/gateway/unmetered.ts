@@ -5,7 +5,7 @@ import type { BarredStatus } from "../records/records.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { RequestContext } from "./http-exchange.ts";
-import { isAllowed } from "./key-memory.ts";
+import { isAllowed } from "./restricted-keys.ts";
 
 // Requests that pass while the store is away, with `store.fallback_strategy: allow`.
 

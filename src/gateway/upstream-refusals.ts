@@ -1,7 +1,7 @@
 import { retrySeconds } from "../domain/envelope.ts";
 import { type ErrorName, type Refusal, refuse } from "../domain/errors.ts";
-import type { UpstreamRejection } from "../upstream/dialect.ts";
 import type { PollOutcome } from "../upstream/poll-request.ts";
+import type { UpstreamRejection } from "../upstream/rejection.ts";
 import type { UploadOutcome } from "../upstream/upload-stream.ts";
 import type { GenerationOutcome } from "../upstream/upstream.ts";
 import type { RequestContext } from "./http-exchange.ts";

@@ -38,10 +38,7 @@ type ArchivedTotals = { sales: ArchivedSales; total: ArchivedTotal } & Pick<
   "lostUntilMs"
 >;
 
-/**
- * A UTC month of all accounts together, about a second behind: from the totals of the roll-up, and from the archive what is before them.
- * @throws OperatorError `invalid_month`
- */
+/** A UTC month of all accounts, a second behind: from the roll-up, before it from the archive. @throws OperatorError `invalid_month` */
 export async function totalStatement(
   nodes: RedisNodes,
   month: string,

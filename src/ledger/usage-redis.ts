@@ -25,10 +25,7 @@ interface UsageInRedis {
   unread: Unread | undefined;
 }
 
-/**
- * Counts the ledger entries itself, however old, and tasks until they are collected (`tasks.retention`): independent of the roll-up.
- * @throws OperatorError
- */
+/** Counts ledger entries of any age, and tasks until they are collected, independent of the roll-up. @throws OperatorError */
 export async function usageInRedis(nodes: RedisNodes, selection: UsageSelection): Promise<UsageInRedis> {
   const { accountId, from } = selection;
   const reads = readsOfMost(nodes);

@@ -5,7 +5,6 @@ import { resolve } from "node:path";
 import { createAdminPort } from "../admin/admin-port.ts";
 import { readMetrics } from "../admin/health.ts";
 import { SAMPLE_EVERY_MS } from "../admin/live-figures.ts";
-import { CHECK_STATUSES, type Check, worstOf } from "../checks/check.ts";
 import type { Config, Loaded } from "../config/config.ts";
 import { LiveConfig } from "../config/live.ts";
 import { sameMaterial } from "../config/tls.ts";
@@ -234,9 +233,7 @@ function createFirstWorkerJobs(
       return connection.isUsable() ? undefined : "the store is unusable";
     },
     maintenanceSinceMs: () => options.counts.maintenance.state.current?.sinceMs,
-    apiCallCounted: (route, status) => metrics.managementRequests.inc({ route, status }),
-    signInRefused: (reason) => metrics.signInsRefused.inc({ reason }),
-    checked: (checks) => showChecks(metrics, checks),
+    metrics,
     log,
   });
   const work = createWork({
@@ -267,13 +264,6 @@ function createFirstWorkerJobs(
       work.changed();
     },
   };
-}
-
-/** By name the worst, since several servers have the same check. */
-function showChecks({ checks: gauge }: Metrics, checks: readonly Check[]): void {
-  gauge.reset();
-  for (const [check, own] of Map.groupBy(checks, ({ name }) => name))
-    gauge.set({ check }, CHECK_STATUSES.indexOf(worstOf(own)));
 }
 
 async function openTracing(config: () => Config, log: Logger, { spansDropped }: Metrics): Promise<Tracing> {

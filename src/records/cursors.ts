@@ -17,10 +17,7 @@ export interface Period {
   toMs?: number | undefined;
 }
 
-/**
- * A position under a digest of it, the list and its filters, so that no other list takes it. No secret.
- * @param list what the list is and what it is filtered by
- */
+/** A position under a digest of it, the list and its filters, so that no other list takes it. No secret. @param list its name and filters */
 export const cursorOf = (list: readonly unknown[], position: string): string =>
   Buffer.concat([digestOf(list, position), Buffer.from(position)]).toString("base64url");
 

@@ -64,10 +64,7 @@ interface DurabilityHooks {
   released(): void;
 }
 
-/**
- * One connection per primary: an account's work goes to `of(partition)`, a global name's to `ofName(name)`. While a primary is away, the
- * others are in use. Decision 0042.
- */
+/** One connection per primary: `of(partition)` for an account, `ofName(name)` for a global name. If one is away, the others work. Decision 0042. */
 export function createConnection(options: ConnectionOptions) {
   const { metrics, commandTimeoutMs, log } = options;
   let attached: DurabilityHooks | undefined;

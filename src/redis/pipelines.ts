@@ -4,10 +4,7 @@ import { isOfSlot } from "./script-errors.ts";
 /** Redis serves nobody else between commands that come together: of cheap ones, this is half a millisecond or so. */
 const ITEMS_AT_ONCE = 200;
 
-/**
- * One command for each item, in round trips of bounded size, one behind the other. @param atOnce for commands that are not cheap
- * @throws the first error
- */
+/** One command per item, in bounded round trips one after the other. @param atOnce for commands that are not cheap @throws the first error */
 export async function many<Answer, Item>(
   redis: Redis,
   items: readonly Item[],

@@ -2,7 +2,7 @@ import { account, credits, suspend } from "./accounts.ts";
 import { archived, note } from "./archive.ts";
 import { adjust, correct, recharge, refund, reverse } from "./credit-changes.ts";
 import { maintenance, probe, workLease } from "./gateways.ts";
-import { admit, bind, unclear, voidHold } from "./holds.ts";
+import { admit, bind } from "./holds.ts";
 import { change, expiring, gather, issue, revoke } from "./keys.ts";
 import { entries, history, ranked, rollup, trim } from "./ledger.ts";
 import type { ScriptFile } from "./script-definition.ts";
@@ -10,6 +10,7 @@ import { snapshot } from "./snapshot.ts";
 import { holding, refused, survey } from "./surveys.ts";
 import { collect, dispute, inspect, lease, observe, reclaim } from "./tasks.ts";
 import { revokeToken, token } from "./tokens.ts";
+import { unclear, voidHold } from "./uncharged-holds.ts";
 import { cleanDeliveries, leaseDeliveries, queueDelivery, settleDelivery, webhook } from "./webhooks.ts";
 
 export const SCRIPTS: readonly ScriptFile[] = [

@@ -6,8 +6,7 @@ import {
   TIER_LIMITS,
   type Tiers,
 } from "../domain/limits.ts";
-import { type Actor, actorText } from "../records/actor.ts";
-import { accountNames, idempotencyName, type KeyRef, requestName } from "../records/names.ts";
+import type { KeyRef } from "../records/names.ts";
 import type { BarredStatus } from "../records/records.ts";
 import type { Argument, Reply, Script } from "./script-definition.ts";
 
@@ -101,7 +100,7 @@ export function keyStateOf(reply: Reply): KeyState {
 const numberOr = (otherwise: number, text: string | undefined): number =>
   text === "-" ? otherwise : Number(text);
 
-// A generation's hold: made, bound to its task, given back, or open as to its outcome.
+// A generation's hold: made, and bound to its task.
 
 export interface Generation {
   requestId: string;
@@ -133,6 +132,9 @@ interface AdmitCall {
   /** After this moment of the store's clock it is refused as stale, Unix ms. */
   notAfterMs: number;
 }
+
+/** How the upstream left open whether it made a task. */
+export type UnknownOutcome = "unclear" | "timed_out";
 
 /** Whose limit refused a request: its key's, or one over all keys of its account. */
 export type LimitOwner = "key" | "account";
@@ -278,73 +280,3 @@ function argsOf(call: BindCall, claimed: string): Argument[] {
 /** In the form of records/records.ts: the part of a request's text that is known before BIND. */
 export const fixedText = ({ maxAgeMs, upstream }: { maxAgeMs: number; upstream: string }): string =>
   `max_age_ms=${Math.round(maxAgeMs)} upstream=${upstream}`;
-
-/** How long the tombstone of an `unsent` VOID refuses the ADMIT of its request; far beyond any `notAfterMs`. */
-const TOMBSTONE_MS = 3_600_000;
-
-export interface VoidCall {
-  key: KeyRef;
-  requestId: string;
-  idempotencyDigest?: string | undefined;
-  /** `refused`: the upstream refused. `unsent`: nothing went upstream, so its window entry goes, too. `due`, `released`: settlement/holds.ts. */
-  reason: "refused" | "due" | "unsent" | "released";
-  actor?: Actor;
-  /** Without tiers the numbers of the reply are zeros, which is enough for callers that do not read them. */
-  tiers?: Tiers;
-}
-
-export interface Voided extends KeyState {
-  outcome: "void" | "bound" | "not_due" | "missing";
-  /** An earlier call had voided it. */
-  wasVoid: boolean;
-}
-
-export const voidHold: Script<VoidCall, Voided> = {
-  name: "void",
-  isBatched: true,
-  keys({ key: { names, partition }, requestId, idempotencyDigest }) {
-    const keys = [requestName(partition, requestId), names.account, names.key, names.window, names.slots];
-    keys.push(names.due, names.done);
-    if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
-    return keys;
-  },
-  tiers: ({ tiers = NO_TIERS }) => tiers,
-  args: ({ requestId, reason, actor }) => [requestId, reason, TOMBSTONE_MS, actor ? actorText(actor) : ""],
-  read: (reply) => ({
-    outcome: reply[0] as Voided["outcome"],
-    wasVoid: reply[8] === "before",
-    ...keyStateOf(reply),
-  }),
-};
-
-/** How the upstream left open whether it made a task. */
-export type UnknownOutcome = "unclear" | "timed_out";
-
-interface UnclearCall {
-  key: KeyRef;
-  requestId: string;
-  idempotencyDigest: string | undefined;
-  unknown: UnknownOutcome;
-  /** Unknown outcomes that an account may have. */
-  unknownMax: number;
-}
-
-/** `blockedUntilMs`: until when the account makes no further request, Unix ms; undefined if it may. `missing`: the hold has ended. */
-export type Unclear =
-  | { outcome: "noted"; count: number; blockedUntilMs: number | undefined }
-  | { outcome: "missing" };
-
-export const unclear: Script<UnclearCall, Unclear> = {
-  name: "unclear",
-  keys({ key: { names, partition, accountId }, requestId, idempotencyDigest }) {
-    const { unknown } = accountNames(partition, accountId);
-    const keys = [requestName(partition, requestId), names.account, unknown];
-    if (idempotencyDigest) keys.push(idempotencyName(partition, idempotencyDigest));
-    return keys;
-  },
-  args: ({ requestId, unknown, unknownMax }) => [requestId, unknown, unknownMax],
-  read: ([outcome, , count, blockedUntil]) =>
-    outcome === "missing"
-      ? { outcome }
-      : { outcome: "noted", count: Number(count), blockedUntilMs: Number(blockedUntil) || undefined },
-};

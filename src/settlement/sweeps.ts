@@ -3,8 +3,8 @@ import { type DueList, keyRef, listsOfOpenRequests, partitionNames, requestName 
 import { requestOf } from "../records/records.ts";
 import type { Connection } from "../redis/connection.ts";
 import { createDueLists } from "../redis/due-lists.ts";
-import { type Voided, voidHold } from "../scripts/holds.ts";
 import { type Leased, lease, type OpenRequest } from "../scripts/tasks.ts";
+import { type Voided, voidHold } from "../scripts/uncharged-holds.ts";
 
 export type Sweeps = ReturnType<typeof createSweeps>;
 

@@ -1,19 +1,10 @@
 import { isObject } from "../domain/json.ts";
-import { VERSION } from "../telemetry/version.ts";
-import type { Adapter, AdapterRequest, AdapterResponse, Rejection, UploadForm } from "./adapter.ts";
+import type { Adapter, AdapterRequest, AdapterResponse, UploadForm } from "./adapter.ts";
+import type { AdapterChoice } from "./adapter-choice.ts";
 import { ENVELOPE } from "./adapters/envelope.ts";
-import { KIE } from "./adapters/kie.ts";
-import { type Answer, type Envelope, excerptOf, isSuccessCode } from "./answer.ts";
-
-/** An adapter as the configuration names it. Plain data but for the function, which tells two versions of a module apart by `id`. */
-export interface AdapterChoice {
-  readonly name: string;
-  /** The name, or the file of a module and a digest of its content. */
-  readonly id: string;
-  readonly adapter: () => Adapter;
-  /** Valid for the adapter, with its defaults. */
-  readonly options: Readonly<Record<string, unknown>>;
-}
+import type { Answer, Envelope } from "./answer.ts";
+import { excerptOf } from "./answer-excerpt.ts";
+import { headerProblem } from "./gateway-headers.ts";
 
 export const ADAPTER_FUNCTIONS = [
   "create",
@@ -108,36 +99,6 @@ function stackLines({ message, stack = "" }: Error): string {
   return at === -1 ? "" : stack.slice(at, at + STACK_CHARS_MAX);
 }
 
-export const ENVELOPE_CHOICE: AdapterChoice = {
-  name: ENVELOPE.name,
-  id: ENVELOPE.name,
-  adapter: () => ENVELOPE,
-  options: {},
-};
-
-export const BUILT_IN: ReadonlyMap<string, Adapter> = new Map([ENVELOPE, KIE].map((one) => [one.name, one]));
-
-/** Each of them with its default options. */
-export function builtInChoices(): AdapterChoice[] {
-  return [...BUILT_IN.values()].map((adapter) => {
-    if (adapter === ENVELOPE) return ENVELOPE_CHOICE;
-    return { name: adapter.name, id: adapter.name, adapter: () => adapter, options: withDefaults(adapter) };
-  });
-}
-
-export function withDefaults(
-  { options }: Adapter,
-  given: Readonly<Record<string, unknown>> = {},
-): Record<string, unknown> {
-  const defaults = Object.entries(options?.properties ?? {}).flatMap(([name, property]) =>
-    "default" in property && given[name] === undefined ? [[name, structuredClone(property.default)]] : [],
-  );
-  return { ...given, ...Object.fromEntries(defaults) };
-}
-
-/** Without an observer: for tests and tools. */
-export const ENVELOPE_DIALECT = new Dialect(ENVELOPE_CHOICE);
-
 export const responseOf = ({ status, body, retryAfter }: Answer, json: Envelope): AdapterResponse => ({
   status,
   body,
@@ -224,110 +185,4 @@ function flatHeaders(headers: Readonly<Record<string, string>>): string[] {
       throw new AdapterMistake(`returned a header ${JSON.stringify(name)} that ${problem}`);
   }
   return entries.flat();
-}
-
-const TEXT_CHARS_MAX = 1000;
-
-/** Codes that are documented to customers as this gateway's own. */
-const isOurs = (code: number): boolean => code >= 2000 && code <= 2099;
-
-const DATE_CHARS_MAX = 64;
-
-/** As its adapter reads it. `detail` is for the log: status, code and beginning of the answer. */
-export type UpstreamRejection =
-  | { outcome: "rate_limited"; retryAfterSeconds: number | undefined; detail: string }
-  /** The fault is our credential, account or config; never the customer's. */
-  | { outcome: "refused_gateway"; detail: string }
-  /** The request itself was refused; `status` and `code` are for the customer. */
-  | { outcome: "refused"; status: number; code: number; text: string; detail: string };
-
-/** Text bounded, code none of a success or of this gateway. @throws AdapterMistake for one that has members of other types */
-export function readRejection(
-  rejection: Rejection,
-  { retryAfter }: Answer,
-  detail: string,
-): UpstreamRejection {
-  switch (rejection.outcome) {
-    case "refused_gateway":
-      return { outcome: "refused_gateway", detail };
-    case "rate_limited": {
-      const retryAfterSeconds = headerSeconds(retryAfter) ?? bodySeconds(rejection.retryAfterSeconds);
-      return { outcome: "rate_limited", retryAfterSeconds, detail };
-    }
-    case "refused": {
-      const { text, status = 400, code = status } = rejection;
-      if (!isErrorStatus(status))
-        throw new AdapterMistake("returned a refusal with a status that is no error");
-      if (!Number.isSafeInteger(code))
-        throw new AdapterMistake("returned a refusal with a code that is no number");
-      const shownCode = isSuccessCode(code) || isOurs(code) ? status : code;
-      const words = textOf(text) ?? `The video generation service refused the request (${shownCode})`;
-      return { outcome: "refused", status, code: shownCode, text: words, detail };
-    }
-    default:
-      throw new AdapterMistake("returned an outcome that is unknown here");
-  }
-}
-
-const isErrorStatus = (status: unknown): boolean =>
-  Number.isInteger(status) && (status as number) >= 400 && (status as number) < 600;
-
-function textOf(text: unknown): string | undefined {
-  if (text === undefined || text === "") return undefined;
-  if (typeof text !== "string") throw new AdapterMistake("returned a refusal whose text is none");
-  return text.slice(0, TEXT_CHARS_MAX).toWellFormed();
-}
-
-function headerSeconds(retryAfter: string | undefined): number | undefined {
-  if (retryAfter !== undefined && /^\d{1,9}$/.test(retryAfter)) return Number(retryAfter);
-  const date = (retryAfter ?? "").slice(0, DATE_CHARS_MAX);
-  const atMs = /^[A-Z][a-z]{2}, \d{2} /.test(date) ? Date.parse(date) : Number.NaN;
-  return Number.isNaN(atMs) ? undefined : Math.max(0, Math.ceil((atMs - Date.now()) / 1000));
-}
-
-const bodySeconds = (seconds: unknown): number | undefined =>
-  typeof seconds === "number" && seconds >= 0 ? Math.ceil(seconds) : undefined;
-
-export interface GatewayIdentity {
-  apiKey: string | undefined;
-  /** The header and the scheme of the credential; undefined for what the adapter says. An empty scheme sends the bare key. */
-  authHeader?: string | undefined;
-  authScheme?: string | undefined;
-  headers?: Readonly<Record<string, string>>;
-}
-
-const USER_AGENT = `tollgate/${VERSION}`;
-
-export function gatewayHeaders(
-  { apiKey, authHeader, authScheme, headers = {} }: GatewayIdentity,
-  auth: Adapter["auth"] = {},
-): string[] {
-  const header = authHeader ?? auth.header ?? "authorization";
-  const scheme = authScheme ?? auth.scheme ?? "Bearer";
-  const credential = apiKey === undefined ? [] : [header, scheme === "" ? apiKey : `${scheme} ${apiKey}`];
-  return [...credential, "user-agent", USER_AGENT, ...Object.entries(headers).flat()];
-}
-
-const RESERVED = new Set(
-  (
-    "accept accept-encoding authorization connection content-encoding content-length content-type cookie date expect " +
-    "host http2-settings idempotency-key keep-alive proxy-authorization proxy-connection te trailer transfer-encoding " +
-    "traceparent tracestate upgrade user-agent via x-request-id"
-  ).split(" "),
-);
-
-const HEADER_CHARS_MAX = 4096;
-
-/** Why a header cannot be added to requests; undefined if it can. */
-export function headerProblem(name: string, value: unknown): string | undefined {
-  const problem = headerNameProblem(name);
-  if (problem !== undefined) return problem;
-  if (RESERVED.has(name.toLowerCase())) return "is a header that the gateway sets itself";
-  if (typeof value !== "string" || value.length > HEADER_CHARS_MAX || !/^[\x20-\x7e]*$/.test(value))
-    return `must be at most ${HEADER_CHARS_MAX} visible ASCII characters`;
-  return undefined;
-}
-
-function headerNameProblem(name: string): string | undefined {
-  return /^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,64}$/.test(name) ? undefined : "is no name of a header";
 }

@@ -42,10 +42,7 @@ export class LargeAnswers {
   }
 }
 
-/**
- * After each piece the event loop is free for as long as it took, so that this never takes more than half of the thread. Callers bound
- * how much waits. Decision 0035.
- */
+/** After each piece the event loop is free for as long as it took: at most half of the thread. Callers bound what waits. Decision 0035. */
 export class SpacedWork {
   readonly #waiting: (() => void)[] = [];
   readonly #nowMs: () => number;

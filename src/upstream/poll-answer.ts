@@ -1,27 +1,17 @@
 import type { TaskStatus } from "../domain/answers.ts";
 import { isObject, parseObject } from "../domain/json.ts";
 import type { PolledTask as AdaptersTask, Polled, ResultElsewhere } from "./adapter.ts";
-import {
-  type Answer,
-  dataText,
-  describePoll,
-  excerptOf,
-  readTask,
-  type StatusWords,
-  shownTaskId,
-  taskWithId,
-} from "./answer.ts";
+import { type Answer, dataText, readTask, type StatusWords, shownTaskId, taskWithId } from "./answer.ts";
+import { describePoll, excerptOf } from "./answer-excerpt.ts";
 import {
   AdapterMistake,
   type CheckedRequest,
   checkRequest,
   type Dialect,
-  ENVELOPE_DIALECT,
-  readRejection,
   responseOf,
   returned,
-  type UpstreamRejection,
 } from "./dialect.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
 
 /** The meaning of an answer to a poll; `data` is the task as JSON, `Task` in docs/openapi.json. */
 export type PollAnswer =
@@ -51,11 +41,7 @@ export interface PolledTask {
 
 export const ANOTHER_TASK = "the answer is about another task";
 
-export function readPoll(
-  answer: Answer,
-  task: PolledTask,
-  dialect: Dialect = ENVELOPE_DIALECT,
-): PollAnswer | ResultRequest {
+export function readPoll(answer: Answer, task: PolledTask, dialect: Dialect): PollAnswer | ResultRequest {
   const { adapter, options } = dialect;
   return read("polled", answer, task, dialect, (response, polledTask) =>
     adapter.polled(response, polledTask, options),

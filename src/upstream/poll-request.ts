@@ -1,7 +1,7 @@
 import type { FairGate } from "../domain/fair-gate.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import { type StatusWords, upstreamTaskId } from "./answer.ts";
-import { type CheckedRequest, checkRequest, type Dialect, ENVELOPE_DIALECT } from "./dialect.ts";
+import { type CheckedRequest, checkRequest, type Dialect } from "./dialect.ts";
 import {
   ACCEPT_JSON,
   type ExchangeResult,
@@ -95,7 +95,7 @@ function requestOf(
 export function pollOutcome(
   result: ExchangeResult,
   task: PolledTask,
-  dialect: Dialect = ENVELOPE_DIALECT,
+  dialect: Dialect,
 ): PollOutcome | ResultRequest {
   return result.outcome === "answered" ? readPoll(result, task, dialect) : unanswered(result);
 }

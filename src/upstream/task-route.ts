@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 import { API_PREFIX, GENERATION_ENDPOINTS, type GenerationEndpoint } from "../domain/endpoints.ts";
-import { type AdapterChoice, builtInChoices, ENVELOPE_CHOICE } from "./dialect.ts";
+import { type AdapterChoice, builtInChoices, ENVELOPE_CHOICE } from "./adapter-choice.ts";
 
 /** Identifies address, credential and adapter without a secret. The adapter `envelope` has no name and no endpoint in it. */
 const TAG = /^([0-9a-f]{12}):([0-9a-f]{12}|-):(https?:\/\/[^#]+)(?:#([a-z][a-z0-9-]{0,31})(?:\/.+)?)?$/;

@@ -8,23 +8,21 @@ import { isIdentity } from "../domain/limits.ts";
 import { isHttpsUrl } from "../domain/urls.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Uploaded } from "./adapter.ts";
-import { type Answer, describeAnswer, excerptOf, isUtcTime, utcTime } from "./answer.ts";
+import { type AdapterChoice, ENVELOPE_CHOICE } from "./adapter-choice.ts";
+import { type Answer, isUtcTime, utcTime } from "./answer.ts";
+import { describeAnswer, excerptOf } from "./answer-excerpt.ts";
 import {
-  type AdapterChoice,
   AdapterMistake,
   type AdapterObserver,
   type CheckedForm,
   checkForm,
   Dialect,
-  ENVELOPE_CHOICE,
-  ENVELOPE_DIALECT,
-  type GatewayIdentity,
-  gatewayHeaders,
-  readRejection,
   responseOf,
   returned,
 } from "./dialect.ts";
+import { type GatewayIdentity, gatewayHeaders } from "./gateway-headers.ts";
 import { tlsOptions, type UpstreamTls } from "./json-client.ts";
+import { readRejection } from "./rejection.ts";
 import { readUpload } from "./upload-body.ts";
 import { fileTooLarge, invalidForm, UPLOAD_BYTES_MAX, wrongMedia } from "./upload-form.ts";
 import { openUpload, type UploadClient, type UploadRequest, type UploadTarget } from "./upload-request.ts";
@@ -223,7 +221,7 @@ export type UploadOutcome =
 /** Promised by the API, for an upstream that does not say when its address ends. */
 const IMAGE_LIFETIME_MS = 5 * 60_000;
 
-export function interpretAnswer(answer: Answer, dialect: Dialect = ENVELOPE_DIALECT): UploadOutcome {
+export function interpretAnswer(answer: Answer, dialect: Dialect): UploadOutcome {
   const json = parseObject(answer.body);
   const { adapter, options } = dialect;
   const described = () => describeAnswer(answer, json);

@@ -4,29 +4,18 @@ import { isObject, parseObject } from "../domain/json.ts";
 import { DETAILS_MAX } from "../domain/problems.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { CallbackRequest, Created, Generation, Unsupported } from "./adapter.ts";
+import { type AdapterChoice, ENVELOPE_CHOICE } from "./adapter-choice.ts";
+import { type Answer, dataText, newTask, type StatusWords, shownTaskId, taskWithId } from "./answer.ts";
+import { describeAnswer } from "./answer-excerpt.ts";
 import {
-  type Answer,
-  dataText,
-  describeAnswer,
-  newTask,
-  type StatusWords,
-  shownTaskId,
-  taskWithId,
-} from "./answer.ts";
-import {
-  type AdapterChoice,
   type AdapterFault,
   AdapterMistake,
   type AdapterObserver,
   type CheckedRequest,
   checkRequest,
   Dialect,
-  ENVELOPE_CHOICE,
-  ENVELOPE_DIALECT,
-  readRejection,
   responseOf,
   returned,
-  type UpstreamRejection,
 } from "./dialect.ts";
 import {
   ACCEPT_JSON,
@@ -39,6 +28,7 @@ import {
 } from "./json-client.ts";
 import { SpacedWork } from "./large-answers.ts";
 import { type PollOutcome, type PollSender, sendPoll } from "./poll-request.ts";
+import { readRejection, type UpstreamRejection } from "./rejection.ts";
 import { taskTag, upstreamTag } from "./task-route.ts";
 
 export interface Upstream {
@@ -84,10 +74,7 @@ export interface UpstreamOptions extends Omit<JsonClientOptions, "largeAnswerWor
   observer?: Readonly<Record<"generate" | "poll", GateObserver>> & { adapter?: AdapterObserver };
 }
 
-/**
- * A request sent at the last moment has its headers timeout before `totalTimeoutMs` are over. Never longer than the headers timeout, by
- * which a hold outlives the exchange.
- */
+/** Leaves a request its headers timeout within `totalTimeoutMs`. At most the headers timeout, by which a hold outlives the exchange. */
 export function waitMaxMs({
   headersTimeoutMs,
   totalTimeoutMs,
@@ -222,10 +209,7 @@ const HEADERS: readonly string[] = ["content-type", "application/json", ...ACCEP
 const ATTEMPTS_MAX = 3;
 const PAUSE_MS = 250;
 
-/**
- * Only an idempotent upstream is sent a request of unknown outcome again, with the same key and total deadline.
- * @param body exactly what was priced
- */
+/** Only an idempotent upstream is sent a request of unknown outcome again, with its key and deadline. @param body exactly what was priced */
 async function sendGeneration(
   { client, gate, connections, totalTimeoutMs, idempotent, statuses, dialect }: GenerationChannel,
   path: string,
@@ -265,9 +249,9 @@ async function sendGeneration(
 /** Exported for tests of each row. */
 export function generationOutcome(
   result: ExchangeResult,
-  sent?: string,
-  statuses?: StatusWords,
-  dialect: Dialect = ENVELOPE_DIALECT,
+  sent: string,
+  statuses: StatusWords | undefined,
+  dialect: Dialect,
 ): GenerationOutcome {
   switch (result.outcome) {
     case "not_sent":
@@ -296,9 +280,9 @@ type GenerationAnswer =
 /** An answer that its adapter makes nothing of is unclear. Decision 0003. @param sent the request's body, of which nothing must get into the log */
 export function readGeneration(
   answer: Answer,
-  sent = "",
-  statuses?: StatusWords,
-  dialect: Dialect = ENVELOPE_DIALECT,
+  sent: string,
+  statuses: StatusWords | undefined,
+  dialect: Dialect,
 ): GenerationAnswer {
   const json = parseObject(answer.body);
   const { adapter, options } = dialect;

@@ -1,7 +1,7 @@
 import { Resolver } from "node:dns/promises";
 import { isIP, type LookupFunction, type Socket } from "node:net";
 import { Agent, buildConnector, type Dispatcher, Pool, ProxyAgent } from "undici";
-import { skippingInterimAnswers } from "../upstream/interim-answers.ts";
+import { skippingInterimAnswers } from "../upstream/json-client.ts";
 import { portOf } from "./address-guard.ts";
 import { type AddressPolicy, addressProblem } from "./public-address.ts";
 

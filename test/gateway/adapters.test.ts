@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { describe, expect, onTestFinished, test } from "vitest";
 import type { Adapter } from "../../src/upstream/adapter.ts";
-import type { AdapterChoice } from "../../src/upstream/dialect.ts";
+import type { AdapterChoice } from "../../src/upstream/adapter-choice.ts";
 import { expectStatus, givenGateway, until } from "../support/gateway.ts";
 import { tinyImage } from "../support/images.ts";
 import { BOAT, consumption, revoke, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -39,7 +39,7 @@ const choice = (adapter: Adapter): AdapterChoice => ({
   options: {},
 });
 
-interface Asked {
+interface SeenRequest {
   method: string;
   path: string;
   headers: NodeJS.Dict<string | string[]>;
@@ -48,7 +48,7 @@ interface Asked {
 
 /** An upstream that answers the next request with what is set. */
 async function givenUpstream() {
-  const asked: Asked[] = [];
+  const requests: SeenRequest[] = [];
   const answers: Record<string, [status: number, body: string]> = {
     "/result": [200, '{"file":"https://v.example/1.mp4"}'],
     "/files": [200, '{"href":"https://files.example/1.png"}'],
@@ -57,7 +57,7 @@ async function givenUpstream() {
     const { method = "", url = "", headers } = request;
     const chunks: Buffer[] = [];
     for await (const chunk of request) chunks.push(chunk);
-    asked.push({ method, path: url, headers, body: Buffer.concat(chunks).toString("latin1") });
+    requests.push({ method, path: url, headers, body: Buffer.concat(chunks).toString("latin1") });
     const [status, body] = answers[url] ?? [404, "{}"];
     response.writeHead(status).end(body);
   }).listen(0, "127.0.0.1");
@@ -68,8 +68,8 @@ async function givenUpstream() {
   });
   const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   const creates = () =>
-    asked.filter(({ path }) => path === "/videos" || path.startsWith("/api/v1/gen2")).length;
-  return { url, asked, answers, creates };
+    requests.filter(({ path }) => path === "/videos" || path.startsWith("/api/v1/gen2")).length;
+  return { url, requests, answers, creates };
 }
 
 type Upstream = Awaited<ReturnType<typeof givenUpstream>>;
@@ -99,30 +99,30 @@ async function given(settings?: UpstreamSettings) {
 }
 
 test("a generation, its polls and an upload speak the adapter's API, and the customer sees the interface's", async () => {
-  const { answers, asked, create, poll, gateway, key } = await given();
+  const { answers, requests, create, poll, gateway, key } = await given();
   const id = `n/${crypto.randomUUID()}`;
   answers["/videos"] = [201, JSON.stringify({ id })];
   const made = await create();
   expectStatus(made, 200);
   const taskId = made.body.data.task_id;
   expect(taskId).toMatch(/^~e~[A-Za-z0-9_-]+$/);
-  expect(asked[0]).toMatchObject({
+  expect(requests[0]).toMatchObject({
     method: "POST",
     path: "/videos",
     body: JSON.stringify({ text: BOAT.prompt }),
   });
-  expect(asked[0]!.headers).toMatchObject({
+  expect(requests[0]!.headers).toMatchObject({
     "x-key": "upstream-secret",
     "x-version": "2",
     "x-team": "a",
     "user-agent": expect.stringMatching(/^tollgate\/\d/),
   });
-  expect(asked[0]!.headers.authorization).toBeUndefined();
+  expect(requests[0]!.headers.authorization).toBeUndefined();
 
   answers["/ask"] = [200, '{"state":"Running","percent":"40%"}'];
   const running = await poll(taskId);
   expect(running.body.data).toMatchObject({ task_id: taskId, status: "processing", progress: 40 });
-  expect(JSON.parse(asked.at(-1)!.body)).toEqual({ id, endpoint: "gen2/text-to-video" });
+  expect(JSON.parse(requests.at(-1)!.body)).toEqual({ id, endpoint: "gen2/text-to-video" });
   answers["/ask"] = [200, '{"state":"READY"}'];
   expect((await poll(taskId)).body.data).toMatchObject({
     status: "completed",
@@ -134,8 +134,10 @@ test("a generation, its polls and an upload speak the adapter's API, and the cus
   const headers = { authorization: `Bearer ${key}` };
   const uploaded = await fetch(`${gateway.url}/api/v1/upload`, { method: "POST", headers, body: form });
   expect(await uploaded.json()).toMatchObject({ data: { url: "https://files.example/1.png" } });
-  expect(asked.at(-1)).toMatchObject({ path: "/files", headers: { "x-key": "upstream-secret" } });
-  expect(asked.at(-1)!.body).toMatch(/name="folder"\r\n\r\nimages\r\n.*name="data"; filename="upload.png"/s);
+  expect(requests.at(-1)).toMatchObject({ path: "/files", headers: { "x-key": "upstream-secret" } });
+  expect(requests.at(-1)!.body).toMatch(
+    /name="folder"\r\n\r\nimages\r\n.*name="data"; filename="upload.png"/s,
+  );
 });
 
 test("a parameter that the upstream lacks is refused with 400, before anything is held or sent", async () => {
@@ -224,7 +226,7 @@ test.each([401, 403, 404])("a poll that is answered with %i sends no generation 
 });
 
 test("tasks are asked for with the adapter that made them, and never made again", async () => {
-  const { upstream, answers, asked, create, creates, key } = await given();
+  const { upstream, answers, requests, create, creates, key } = await given();
   answers["/videos"] = [200, JSON.stringify({ id: crypto.randomUUID() })];
   answers["/ask"] = [200, '{"state":"running"}'];
   const taskId = (await create()).body.data.task_id;
@@ -233,14 +235,14 @@ test("tasks are asked for with the adapter that made them, and never made again"
 
   const knowing = await givenAdapter(upstream, { previousDialect: choice(OWN) });
   expect((await polledAt(knowing)).body.data).toMatchObject({ task_id: taskId, status: "processing" });
-  expect(asked.at(-1)).toMatchObject({ path: "/ask", headers: { "x-key": "upstream-secret" } });
+  expect(requests.at(-1)).toMatchObject({ path: "/ask", headers: { "x-key": "upstream-secret" } });
 
-  const before = asked.length;
+  const before = requests.length;
   const ignorant = await givenAdapter(upstream, {});
   expectStatus(await polledAt(ignorant), 502);
   await until(() =>
     ignorant.logs.some((line) => line.includes("set upstream.previous_adapter to the file of own")),
   );
-  expect(asked).toHaveLength(before);
+  expect(requests).toHaveLength(before);
   expect(creates()).toBe(1);
 });

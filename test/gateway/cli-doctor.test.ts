@@ -95,7 +95,7 @@ describe("config and doctor", () => {
     test("says which tasks a gateway that starts could not ask for, without the path of their upstream", async () => {
       const redis = await givenRedis();
       try {
-        const asked = { REDIS_URL: redis.url };
+        const redisEnv = { REDIS_URL: redis.url };
         const { due } = partitionNames(3);
         for (const [id, url] of [
           ["req_here", generator.url],
@@ -107,14 +107,14 @@ describe("config and doctor", () => {
           });
           await redis.client.zadd(due, dueFrom("polls") + 1, id);
         }
-        expect((await doctor(asked)).byName["open tasks"].status).toBe("ok");
+        expect((await doctor(redisEnv)).byName["open tasks"].status).toBe("ok");
         await redis.client.hset(META, "partitions", 64);
-        const { message, status, advice } = (await doctor(asked)).byName["open tasks"];
+        const { message, status, advice } = (await doctor(redisEnv)).byName["open tasks"];
         expect(status).toBe("warn");
         expect(message).toContain("the address of https://elsewhere.example (1)");
         expect(message).not.toContain("secret-path");
         expect(advice).toContain("UPSTREAM_PREVIOUS_URL");
-        const named = { ...asked, UPSTREAM_PREVIOUS_URL: "https://elsewhere.example/secret-path" };
+        const named = { ...redisEnv, UPSTREAM_PREVIOUS_URL: "https://elsewhere.example/secret-path" };
         expect((await doctor(named)).byName["open tasks"].status).toBe("ok");
       } finally {
         await redis.stop();
@@ -127,8 +127,8 @@ describe("config and doctor", () => {
       try {
         const limits = { rate_limit: 1, max_concurrent: 1, daily_limit: 1 };
         const tiers = (more: object) => configFile({ tiers: { standard: limits, ...more } });
-        const asked = { REDIS_URL: redis.url };
-        const withGold = { ...asked, TOLLGATE_CONFIG: await tiers({ gold: limits }) };
+        const redisEnv = { REDIS_URL: redis.url };
+        const withGold = { ...redisEnv, TOLLGATE_CONFIG: await tiers({ gold: limits }) };
         const create = (given: Record<string, string>) =>
           runHere(["keys", "create", "--tier", "gold", "--json"], given);
         expect((await create(withGold)).code).toBe(0);
@@ -139,14 +139,14 @@ describe("config and doctor", () => {
         });
 
         const file = await tiers({ golt: limits });
-        const check = await runHere(["config", "check", file, "--json"], asked);
+        const check = await runHere(["config", "check", file, "--json"], redisEnv);
         const { problems, not_checked } = JSON.parse(check.stdout);
         expect({ code: check.code, problems }).toMatchObject({
           code: 1,
           problems: [{ path: "tiers.gold", message: expect.stringMatching(/^1 key uses tier gold.*golt/) }],
         });
         expect(not_checked).toBeUndefined();
-        const { byName, code } = await doctor({ ...asked, TOLLGATE_CONFIG: file });
+        const { byName, code } = await doctor({ ...redisEnv, TOLLGATE_CONFIG: file });
         expect(code).toBe(1);
         expect(byName.tiers).toMatchObject({
           status: "fail",
@@ -154,8 +154,8 @@ describe("config and doctor", () => {
         });
 
         const deprecated = await tiers({ gold: { ...limits, deprecated: true } });
-        expect((await runHere(["config", "check", deprecated], asked)).code).toBe(0);
-        const refused = await create({ ...asked, TOLLGATE_CONFIG: deprecated });
+        expect((await runHere(["config", "check", deprecated], redisEnv)).code).toBe(0);
+        const refused = await create({ ...redisEnv, TOLLGATE_CONFIG: deprecated });
         expect({ code: refused.code, stderr: refused.stderr }).toMatchObject({
           code: 1,
           stderr: expect.stringContaining("the tier gold is deprecated"),
@@ -170,10 +170,10 @@ describe("config and doctor", () => {
 
     test("says that another layout of the store is not used, and how to go on", async () => {
       const redis = await givenRedis();
-      const asked = { REDIS_URL: redis.url };
+      const redisEnv = { REDIS_URL: redis.url };
       const layoutCheck = async (layout: string) => {
         await redis.client.hset(META, { partitions: 64, layout });
-        return (await doctor(asked)).byName.layout;
+        return (await doctor(redisEnv)).byName.layout;
       };
       try {
         expect(await layoutCheck("2")).toMatchObject({
@@ -187,7 +187,7 @@ describe("config and doctor", () => {
         });
         expect(await layoutCheck("1")).toBeUndefined();
         await redis.client.hset(META, "layout", "2");
-        const refused = await runHere(["keys", "list"], asked);
+        const refused = await runHere(["keys", "list"], redisEnv);
         expect(refused.code).toBe(1);
         expect(refused.stderr).toContain("the store has layout 2");
       } finally {

@@ -249,11 +249,11 @@ test("the command line and the console find the primaries of a cluster by asking
   const config = join(dir, "tollgate.yaml");
   writeFileSync(config, "store: { confirm_replicas: 0 }\n");
   const env = { REDIS_URL: address, TOLLGATE_CONFIG: config };
-  const asked = async (...words: string[]) => JSON.parse((await runHere([...words, "--json"], env)).stdout);
-  const { account_id } = await asked("keys", "create", "--credits", "7");
-  expect(await asked("credits", "show", account_id)).toMatchObject({ balance: 7 });
-  expect(await asked("ledger", "verify")).toMatchObject({ ok: true });
-  const { checks } = await asked("doctor");
+  const runJson = async (...words: string[]) => JSON.parse((await runHere([...words, "--json"], env)).stdout);
+  const { account_id } = await runJson("keys", "create", "--credits", "7");
+  expect(await runJson("credits", "show", account_id)).toMatchObject({ balance: 7 });
+  expect(await runJson("ledger", "verify")).toMatchObject({ ok: true });
+  const { checks } = await runJson("doctor");
   expect(checks).toContainEqual(expect.objectContaining({ name: "scripts", status: "ok" }));
   const session = createOperatorSession({
     redisUrl: address,

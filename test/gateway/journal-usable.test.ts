@@ -16,20 +16,20 @@ test.concurrent("a gateway whose journal folder was replaced says so while Redis
   const { journal } = gateway.config.store;
   const usable = async (): Promise<string | undefined> =>
     (await gateway.metric("tollgate_journal_usable "))[0]?.split(" ")[1];
-  const said = (text: string): number => gateway.logs.filter((line) => line.includes(text)).length;
+  const linesWith = (text: string): number => gateway.logs.filter((line) => line.includes(text)).length;
   try {
     expect(await usable()).toBe("1");
     // In one tick: the gateway, in this process, makes the folder again whenever it finds none.
     renameSync(journal, `${journal}.aside`);
     writeFileSync(journal, "in its place");
-    await until(() => said("the journal cannot be kept: a file is where the folder should be") === 1);
+    await until(() => linesWith("the journal cannot be kept: a file is where the folder should be") === 1);
     expect(await usable()).toBe("0");
     expect((await fetch(`${gateway.adminUrl}/readyz`)).status).toBe(200);
 
     await rm(journal);
-    await until(() => said("the journal can be used again") === 1);
+    await until(() => linesWith("the journal can be used again") === 1);
     expect(await usable()).toBe("1");
-    expect(said("the journal cannot be kept")).toBe(1);
+    expect(linesWith("the journal cannot be kept")).toBe(1);
     expect((await readdir(journal)).filter((name) => name.endsWith(".ndjson"))).toHaveLength(1);
   } finally {
     await gateway.stop();

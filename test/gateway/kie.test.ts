@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { isObject, parseObject } from "../../src/domain/json.ts";
 import type { Behaviour } from "../../src/sandbox/generator/behaviour.ts";
-import { builtInChoices } from "../../src/upstream/dialect.ts";
+import { builtInChoices } from "../../src/upstream/adapter-choice.ts";
 import { givenGateway, type Reply, type TestGateway } from "../support/gateway.ts";
 import { type Generator, startGenerator } from "../support/generator.ts";
 import { tinyImage } from "../support/images.ts";

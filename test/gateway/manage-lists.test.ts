@@ -64,17 +64,17 @@ test("accounts are found by their metadata, also by a token for some of them", a
   };
   const eu = await make({ plan, "shop.region": "eu" });
   const both = [eu, await make({ plan, "shop.region": true })].sort();
-  const asked = `metadata.plan=${encodeURIComponent(plan)}`;
+  const byPlan = `metadata.plan=${encodeURIComponent(plan)}`;
   const found = async (query: string, limit = 100, token?: string) =>
     (await allOf(`/accounts?${query}&`, limit, token)).rows.map((row) => row.account_id);
-  for (const limit of [1, 2, 100]) expect(await found(asked, limit)).toEqual(both);
-  expect(await found(`${asked}&metadata.shop.region=eu`)).toEqual([eu]);
-  expect(await found(`${asked}&metadata.shop.region=true&status=active`)).not.toContain(eu);
-  expect(await found(`${asked}&metadata.shop.region=`)).toEqual([]);
+  for (const limit of [1, 2, 100]) expect(await found(byPlan, limit)).toEqual(both);
+  expect(await found(`${byPlan}&metadata.shop.region=eu`)).toEqual([eu]);
+  expect(await found(`${byPlan}&metadata.shop.region=true&status=active`)).not.toContain(eu);
+  expect(await found(`${byPlan}&metadata.shop.region=`)).toEqual([]);
   const token = await stage.givenToken(["accounts:read"], { accounts: [eu] });
-  expect(await found(asked, 1, token)).toEqual([eu]);
+  expect(await found(byPlan, 1, token)).toEqual([eu]);
   expectStatus(await stage.manage("PATCH", `/accounts/${eu}`, { body: { metadata: { plan: "" } } }), 200);
-  expect(await found(asked)).toEqual(both.filter((id) => id !== eu));
+  expect(await found(byPlan)).toEqual(both.filter((id) => id !== eu));
   expect(await found("metadata.plan=&prefix=acc_")).toContain(eu);
 });
 

@@ -67,12 +67,12 @@ test.each([0, -1, 0.001, 0.005, 10.01, 11, 0.123, "1", true])(
 test("a quote is what the public port would charge, now and later, in both spellings of an endpoint", async () => {
   const accountId = await stage.givenAccount(100);
   await stage.manage("PATCH", `/accounts/${accountId}`, { body: { price_multiplier: 0.8 } });
-  const asked = { endpoint: "gen2/text-to-video", body: BOAT };
-  expect(await quote(asked)).toMatchObject({
+  const wanted = { endpoint: "gen2/text-to-video", body: BOAT };
+  expect(await quote(wanted)).toMatchObject({
     status: 200,
     body: { price: 10, list_price: 10, file: "now.yaml", multiplier: 1 },
   });
-  const ofAccount = { ...asked, endpoint: TEXT_TO_VIDEO, account_id: accountId };
+  const ofAccount = { ...wanted, endpoint: TEXT_TO_VIDEO, account_id: accountId };
   expect((await quote(ofAccount)).body).toEqual({
     price: 8,
     list_price: 10,
@@ -85,7 +85,7 @@ test("a quote is what the public port would charge, now and later, in both spell
   const pro = { endpoint: "gen2-pro/text-to-video", body: { prompt: "a", duration: 15, quality: "high" } };
   expect((await quote(pro)).body).toMatchObject({ price: 11 });
   const token = await stage.givenToken(["usage:read"]);
-  expect((await stage.manage("POST", "/prices/quote", { body: asked, token })).status).toBe(200);
+  expect((await stage.manage("POST", "/prices/quote", { body: wanted, token })).status).toBe(200);
   expect((await stage.manage("POST", "/prices/quote", { body: ofAccount, token })).status).toBe(403);
 });
 

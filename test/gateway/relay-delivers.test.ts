@@ -43,7 +43,7 @@ async function given() {
   return { accountId, ...(await stage.givenKey(accountId)) };
 }
 
-async function told(count = 1) {
+async function receivedMessages(count = 1) {
   await until(() => receiver.received.length >= count, "the message");
   return receiver.received
     .slice(-count)
@@ -63,7 +63,7 @@ test("the customer's address is told once the task has ended, and a poll from th
   expectStatus(await storyboard({ key }, `${receiver.url}?order=7`), 200);
   latest().status = "completed";
   expectStatus(await callBack(stage.gateway as TestGateway, latest()), 200);
-  const [message] = await told();
+  const [message] = await receivedMessages();
   await until(() => shown !== undefined, "the poll");
   expect(message).toMatchObject({
     url: "/hook?order=7",
@@ -83,7 +83,7 @@ test("it is signed with the secret of the account's endpoint, which is told as w
   expectStatus(await storyboard({ key }, `${receiver.url}/mine`), 200);
   latest().status = "failed";
   expectStatus(await callBack(stage.gateway as TestGateway, latest()), 200);
-  await told(2);
+  await receivedMessages(2);
   expect(receiver.received.map(({ url }) => url).sort()).toEqual(["/hook", "/hook/mine"]);
   for (const { body, headers } of receiver.received)
     expect(new Webhook(endpoint.secret).verify(body, headers as Record<string, string>)).toMatchObject({
@@ -98,9 +98,9 @@ test("a customer's server that fails is told again, with the same id", async () 
   expectStatus(await storyboard({ key }, receiver.url), 200);
   latest().status = "completed";
   await callBack(stage.gateway as TestGateway, latest());
-  await told();
+  await receivedMessages();
   receiver.say(answer(200));
-  await told(2);
+  await receivedMessages(2);
   expect(new Set(receiver.ids()).size).toBe(1);
 });
 
@@ -111,7 +111,7 @@ test("what went to a request's address is listed, and sent again by hand", async
   expectStatus(await storyboard({ key }, `${receiver.url}?order=8`), 200);
   latest().status = "completed";
   await callBack(stage.gateway as TestGateway, latest());
-  await told();
+  await receivedMessages();
   const read = async () => (await stage.manage("GET", deliveries)).body.data;
   await until(async () => (await read())[0].status === "delivered", "the delivery to end");
   const [delivery] = await read();
@@ -120,7 +120,7 @@ test("what went to a request's address is listed, and sent again by hand", async
     ...{ id: receiver.ids()[0], response_status: 200 },
   });
   expectStatus(await stage.manage("POST", `${deliveries}/${delivery.id}/redeliver`), 200);
-  await told(2);
+  await receivedMessages(2);
   expect(new Set(receiver.ids()).size).toBe(1);
   const other = await stage.givenAccount(10);
   for (const path of [`/accounts/${other}/webhooks/callback/deliveries/${delivery.id}/redeliver`])
@@ -134,7 +134,7 @@ test("an unknown outcome that its callback charges is told with its video", asyn
   expectStatus(await storyboard({ key }, receiver.url), 502);
   latest().status = "completed";
   expectStatus(await callBack(stage.gateway as TestGateway, latest()), 200);
-  const [message] = await told();
+  const [message] = await receivedMessages();
   expect(message?.body.data).toMatchObject({ task_id: latest().taskId, video_url: expect.any(String) });
 });
 
@@ -155,7 +155,7 @@ test("a late task that the balance does not cover is not told", async () => {
   expectStatus(await storyboard({ key }, receiver.url), 200);
   latest().status = "completed";
   expectStatus(await callBack(stage.gateway, latest()), 200);
-  await told();
+  await receivedMessages();
   const ids = receiver.received.map((one) => JSON.parse(one.body).data.task_id);
   expect(ids, "the later one alone").toEqual([latest().taskId]);
 });
@@ -202,7 +202,7 @@ test("with callbacks: all every endpoint takes one, of an origin that the accoun
   expectStatus(await generate(`${receiver.url}/other`), 200);
   latest().status = "completed";
   expectStatus(await callBack(stage.gateway as TestGateway, latest()), 200);
-  const [message] = await told();
+  const [message] = await receivedMessages();
   expect(message).toMatchObject({ url: "/hook/other", body: { type: "task.completed" } });
   expect(message?.headers["webhook-signature"]).toMatch(/^v1,/);
   const quote = (callBackUrl: unknown) =>
@@ -231,7 +231,7 @@ test("with any_origin every endpoint takes one of an origin that nobody has regi
     expectStatus(await generate(`${receiver.url}/other`), 200);
     latest().status = "completed";
     expectStatus(await callBack(open.gateway as TestGateway, latest()), 200);
-    const [message] = await told();
+    const [message] = await receivedMessages();
     expect(message).toMatchObject({ url: "/hook/other", body: { type: "task.completed" } });
   } finally {
     await open.stop();

@@ -82,8 +82,8 @@ describe("the task as the customer sees it", () => {
     const upstream = await fetch(`${gateway.generator.url}/api/v1/tasks/${failed}`, {
       headers: { authorization: "Bearer x" },
     });
-    const said = (await upstream.json()) as { data: object };
-    expect((await poll(uncached, key, failed)).body.data).toEqual(said.data);
+    const upstreamTask = (await upstream.json()) as { data: object };
+    expect((await poll(uncached, key, failed)).body.data).toEqual(upstreamTask.data);
   });
 
   // Guarantee: what is known of a task id by then may be of another account's task.
@@ -93,10 +93,10 @@ describe("the task as the customer sees it", () => {
     const { requestId } = readClaim((await gateway.redis.get(claimName(id))) ?? "");
     const names = await gateway.redis.keys(`tg:*:task:${id}`);
     names.push(...(await gateway.redis.keys(`tg:*:request:${requestId}`)));
-    const asked = poll(uncached, key, id);
+    const waitingPoll = poll(uncached, key, id);
     await until(() => pollsOf(id) === 1, "the upstream to be asked");
     await gateway.redis.del(...names);
-    expect(await asked).toMatchObject({ status: 404, body: { code: 404 } });
+    expect(await waitingPoll).toMatchObject({ status: 404, body: { code: 404 } });
   });
 
   test("pending at first, and polls count toward nothing", async () => {
@@ -229,11 +229,12 @@ describe("the end of a task", () => {
   test("completed does not become processing or failed again", async () => {
     const created_at = new Date().toISOString();
     const video_url = "https://videos.example/v.mp4";
-    let said: object = { status: "completed", progress: 100, video_url, created_at };
+    let upstreamTask: object = { status: "completed", progress: 100, video_url, created_at };
     const fake = createServer((request, response) => {
       request.resume();
       const made = { task_id: `fake_${randomUUID()}` };
-      const data = request.method === "POST" ? made : { task_id: request.url?.split("/").at(-1), ...said };
+      const data =
+        request.method === "POST" ? made : { task_id: request.url?.split("/").at(-1), ...upstreamTask };
       response.end(JSON.stringify({ code: 200, msg: "success", data }));
     });
     await new Promise<void>((done) => fake.listen(0, "127.0.0.1", done));
@@ -247,7 +248,7 @@ describe("the end of a task", () => {
     const id = await givenTask(key, "duration=1h", own);
     expect((await poll(own, key, id)).body.data).toMatchObject({ task_id: id, status: "completed" });
     for (const status of ["pending", "processing", "failed"]) {
-      said = { status, progress: 1, created_at };
+      upstreamTask = { status, progress: 1, created_at };
       const reply = await poll(own, key, id);
       expect(reply.body.data).toEqual({
         task_id: id,

@@ -117,11 +117,11 @@ const linesIn = (printed: string): string =>
 /** A shell's output for lines that are typed into it; `said` without the echo of the lines. */
 function paste(program: string, args: readonly string[], lines: string) {
   const env = { ...process.env, TMPDIR: folder, PATH: `${process.env.PATH}${delimiter}${folder}` };
-  return new Promise<{ stdout: string; said: string }>((done, fail) => {
+  return new Promise<{ stdout: string; complaints: string }>((done, fail) => {
     const child = execFile(program, args, { env, cwd: ROOT }, (error, stdout, stderr) => {
-      const said = stderr.split("\n").filter((line) => !/^\S*[#$] /.test(line));
+      const complaints = stderr.split("\n").filter((line) => !/^\S*[#$] /.test(line));
       if (error && args.includes("-e")) fail(error);
-      else done({ stdout, said: said.join("\n") });
+      else done({ stdout, complaints: complaints.join("\n") });
     });
     child.stdin!.end(lines);
   });
@@ -241,11 +241,11 @@ test.each(["bash --norc -i", "zsh -f -i"])("the lines to paste are all understoo
   const [program = "", ...options] = shell.split(" ");
   if (!onPath(program)) return console.log(`Skipped: no ${program} on the PATH.`);
   const printed = await start();
-  expect((await paste(program, [...options, "-s"], "# a comment\nnosuchcommand\n")).said).toMatch(
+  expect((await paste(program, [...options, "-s"], "# a comment\nnosuchcommand\n")).complaints).toMatch(
     /not found: nosuchcommand|nosuchcommand: command not found/,
   );
-  const { said, stdout } = await paste(program, [...options, "-s"], linesIn(printed));
-  expect(said).not.toMatch(/not found|parse error|syntax error|no matches found|unexpected|event not/i);
+  const { complaints, stdout } = await paste(program, [...options, "-s"], linesIn(printed));
+  expect(complaints).not.toMatch(/not found|parse error|syntax error|no matches found|unexpected|event not/i);
   expect(stdout).toContain('"code":402');
   expect(await stop()).toBe(0);
 });

@@ -48,13 +48,13 @@ test("another key's request goes before most of a flood that was there first", a
     const order: string[] = [];
     for (const reply of flood) void reply.then(() => order.push("flood"));
     // One call to the store and nothing else, as each of the flood.
-    const asked = stage.gateway.request("GET", "/api/v1/credits", honest).then((reply) => {
+    const honestReply = stage.gateway.request("GET", "/api/v1/credits", honest).then((reply) => {
       order.push("honest");
       return reply;
     });
     await until(async () => (await metric("tollgate_requests_in_flight ")) === 701, "the honest request");
     await stage.proxy.heal();
-    expectStatus(await asked, 200);
+    expectStatus(await honestReply, 200);
     const replies = await Promise.all(flood);
     expect(new Set(replies.map(({ status }) => status))).toEqual(new Set([402]));
     // Requests already under way, and some that a busy client reads early.
@@ -73,10 +73,10 @@ test("what waits is bounded for each key; the rest is refused as overloaded, and
     const admitted = stage.proxy.count("admit") - admissions;
     expect(admitted).toBeGreaterThan(UNDER_WAY_MAX - OWN_MAX);
     expect(admitted).toBeLessThanOrEqual(UNDER_WAY_MAX + 1);
-    const asked = generate(stage.gateway, honest);
+    const honestReply = generate(stage.gateway, honest);
     await until(async () => (await metric("tollgate_store_calls_waiting ")) === 501, "the honest request");
     await stage.proxy.heal();
-    expectStatus(await asked, 200);
+    expectStatus(await honestReply, 200);
     const replies = await Promise.all(flood);
     const refused = replies.filter(({ status }) => status === 503);
     // A few more, where calls of the gateway's own were under way.

@@ -184,10 +184,10 @@ test("holds end in time while the upstream hangs over questions", async () => {
   const config = { server: { drainTimeoutMs: 100 } };
   const stuck = await givenSweeping({ redisUrl: own.url, config });
   try {
-    const [asked, held] = [await givenKey(own.client), await givenKey(own.client)];
+    const [stuckKey, held] = [await givenKey(own.client), await givenKey(own.client)];
     const tasks: (string | undefined)[] = [];
     for (let nth = 0; nth < 12; nth++) {
-      tasks.push(await givenTask(stuck, asked, "duration=3600s poll-fault=hang"));
+      tasks.push(await givenTask(stuck, stuckKey, "duration=3600s poll-fault=hang"));
     }
     const hanging = () => polled(stuck).filter(({ path }) => tasks.includes(path.split("/").at(-1)));
     await until(() => hanging().length === 4, "four questions to hang");
@@ -293,13 +293,13 @@ test("a task is not ended by the maximum age of another gateway, polled or swept
 
 /** An upstream that says of a task what `status` answers, told how often it was asked before; and one who sweeps. */
 async function givenOwnUpstream(status: (before: number) => Promise<string> | string, tasks = {}) {
-  const asked = new Map<string, number>();
+  const pollCounts = new Map<string, number>();
   const upstream = createServer(async (req, res) => {
     const answer = (data: object) => res.end(JSON.stringify({ code: 200, msg: "success", data }));
     if (req.method === "POST") return answer({ task_id: `abandoned_${randomUUID()}` });
     const taskId = req.url?.split("/").at(-1) ?? "";
-    const before = asked.get(taskId) ?? 0;
-    asked.set(taskId, before + 1);
+    const before = pollCounts.get(taskId) ?? 0;
+    pollCounts.set(taskId, before + 1);
     const more = { video_url: "https://videos.example/v.mp4", created_at: "2026-01-01T00:00:00Z" };
     return answer({ task_id: taskId, status: await status(before), ...more });
   });
@@ -313,18 +313,18 @@ async function givenOwnUpstream(status: (before: number) => Promise<string> | st
     await own.stop();
     upstream.close();
   };
-  return { asked, own, sweeping, stop };
+  return { pollCounts, own, sweeping, stop };
 }
 
 test("a task that still runs is asked for again, and ended once it has ended", async () => {
-  const { asked, own, sweeping, stop } = await givenOwnUpstream((before) =>
+  const { pollCounts, own, sweeping, stop } = await givenOwnUpstream((before) =>
     before < 3 ? "processing" : "completed",
   );
   try {
     const key = await givenKey(own.client);
     const { body } = await generate(sweeping, key);
     await until(async () => (await readLedger(own.client, key)).slots.length === 0, "the slot to be free");
-    expect(asked.get(body.data.task_id)).toBe(4);
+    expect(pollCounts.get(body.data.task_id)).toBe(4);
     expect((await readLedger(own.client, key)).totalUsed).toBe(10);
   } finally {
     await stop();

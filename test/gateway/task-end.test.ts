@@ -47,14 +47,14 @@ const NO_ANSWERS: [what: string, say: Say, counted: string][] = [
 let redis: TestRedis;
 let say: Say = task("processing");
 /** Polls by task id. */
-const asked = new Map<string, number>();
+const polls = new Map<string, number>();
 const upstream = createServer((request, response) => {
   request.resume();
   if (request.method === "POST") {
     return json(200, { code: 200, msg: "success", data: { task_id: `made_${randomUUID()}` } })(response, "");
   }
   const taskId = request.url?.split("/").at(-1) ?? "";
-  asked.set(taskId, (asked.get(taskId) ?? 0) + 1);
+  polls.set(taskId, (polls.get(taskId) ?? 0) + 1);
   say(response, taskId);
 });
 let gateway: TestGateway;
@@ -172,7 +172,7 @@ describe("a task beyond its maximum age is refunded on evidence only", () => {
       return (await readLedger(redis.client, one.key)).slots.length === 0;
     }, "its end once the upstream was polled for a tenth of that age");
     await expectRefunded(one);
-    expect(asked.get(one.taskId), "it was polled before").toBeGreaterThanOrEqual(1);
+    expect(polls.get(one.taskId), "it was polled before").toBeGreaterThanOrEqual(1);
     await until(async () => (await sample("tollgate_tasks_ended_unanswered_total")) === 1, "the count");
     const lines = gateway.logs.filter((line) => line.includes(one.taskId)).map((line) => JSON.parse(line));
     expect(lines).toContainEqual(expect.objectContaining({ level: "error", why: "unanswered" }));
@@ -260,7 +260,7 @@ describe("customers who poll do not multiply an outage", () => {
         expect(reply.body.retryAfter).toBeLessThanOrEqual(waitMax);
         expect(reply.headers.get("x-concurrent-active"), "the numbers stay true").toBe("1");
       }
-      expect(asked.get(one.taskId)).toBe(1);
+      expect(polls.get(one.taskId)).toBe(1);
     },
   );
 
@@ -273,7 +273,7 @@ describe("customers who poll do not multiply an outage", () => {
     for (let round = 0; round < 3; round++) {
       for (const taskId of tasks) expect((await poll({ key, taskId })).status).toBe(502);
     }
-    const questions = tasks.reduce((sum, taskId) => sum + (asked.get(taskId) ?? 0), 0);
+    const questions = tasks.reduce((sum, taskId) => sum + (polls.get(taskId) ?? 0), 0);
     // The pause is five seconds; a slow machine may let one or two more through.
     expect(questions).toBeGreaterThanOrEqual(10);
     expect(questions).toBeLessThan(30);
@@ -286,6 +286,6 @@ describe("customers who poll do not multiply an outage", () => {
     expect((await poll(one)).body.data.status).toBe("completed");
     say = refusing(500);
     for (let nth = 0; nth < 3; nth++) expect((await poll(one)).body.data.status).toBe("completed");
-    expect(asked.get(one.taskId)).toBe(2);
+    expect(polls.get(one.taskId)).toBe(2);
   });
 });

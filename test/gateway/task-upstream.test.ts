@@ -23,7 +23,7 @@ afterEach(async () => {
 });
 afterAll(() => redis.stop());
 
-interface Asked {
+interface SeenRequest {
   method: string;
   path: string;
   host: string;
@@ -32,12 +32,12 @@ interface Asked {
 
 /** An upstream that knows its own tasks, and says of any other that there is none. */
 async function givenUpstream({ path = "", hanging = false } = {}) {
-  const asked: Asked[] = [];
+  const requests: SeenRequest[] = [];
   const made = new Map<string, string>();
   const server = createServer((request, response) => {
     request.resume();
     const { method = "", url = "", headers } = request;
-    asked.push({ method, path: url, host: headers.host ?? "", authorization: headers.authorization });
+    requests.push({ method, path: url, host: headers.host ?? "", authorization: headers.authorization });
     const say = (status: number, body: object): void => {
       response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(body));
     };
@@ -67,9 +67,9 @@ async function givenUpstream({ path = "", hanging = false } = {}) {
     url: `http://127.0.0.1:${port}${path}`,
     /** The upstream by another name. */
     otherUrl: `http://localhost:${port}${path}`,
-    asked,
+    requests,
     hanging,
-    polls: (taskId: string): Asked[] => asked.filter((one) => one.path.endsWith(`/tasks/${taskId}`)),
+    polls: (taskId: string): SeenRequest[] => requests.filter((one) => one.path.endsWith(`/tasks/${taskId}`)),
     complete: (taskId: string): unknown => made.set(taskId, "completed"),
   };
   return upstream;
@@ -158,7 +158,7 @@ test.each([
     await gateway.change(next.url);
     const later = await givenTask(gateway);
     expect(
-      next.asked.filter(({ method }) => method === "POST"),
+      next.requests.filter(({ method }) => method === "POST"),
       "new ones are made there",
     ).toHaveLength(1);
     next.complete(later.taskId);
@@ -191,7 +191,7 @@ test("after a restart with another address, tasks are asked for where they were 
   expect((await poll(second, polled)).body.data.status).toBe("completed");
   await until(async () => (await slots(unpolled)) === 0, "the sweeper to see its end");
   for (const task of [polled, unpolled]) await expectCharged(task);
-  expect(next.asked).toEqual([]);
+  expect(next.requests).toEqual([]);
 });
 
 // Guarantee: a credential is never shown to anybody but the upstream that it is for.
@@ -207,12 +207,12 @@ test("with another credential, a task of the old upstream is not asked for, is c
   const swept = 'tollgate_sweeper_items_total{kind="task",outcome="unroutable"}';
   await until(async () => (await sample(second, swept)) > 0, "the sweeper to come to it");
   expect(await sample(second, "tollgate_upstream_unroutable_polls_total")).toBeGreaterThanOrEqual(2);
-  const said = second.logs.filter((line) => line.includes("cannot be asked for"));
-  expect(said).toHaveLength(1);
-  expect(said[0]).toContain(old.url);
+  const lines = second.logs.filter((line) => line.includes("cannot be asked for"));
+  expect(lines).toHaveLength(1);
+  expect(lines[0]).toContain(old.url);
   expect(await slots(task)).toBe(1);
   await expectCharged(task);
-  expect(next.asked).toEqual([]);
+  expect(next.requests).toEqual([]);
   expect(old.polls(task.taskId)).toEqual([]);
 
   await until(async () => {
@@ -233,7 +233,8 @@ test("with the previous credential, the old upstream's tasks go on, each side wi
   old.complete(task.taskId);
   expect((await poll(second, task)).body.data.status).toBe("completed");
   expect((await poll(second, later)).body.data.status).toBe("processing");
-  const credentials = ({ asked }: typeof old) => new Set(asked.map(({ authorization }) => authorization));
+  const credentials = ({ requests }: typeof old) =>
+    new Set(requests.map(({ authorization }) => authorization));
   expect(credentials(old)).toEqual(new Set(["Bearer key-of-a"]));
   expect(credentials(next)).toEqual(new Set(["Bearer key-of-b"]));
 });
@@ -259,12 +260,12 @@ test("an old upstream that hangs holds up no task of the present one", async () 
   const timeouts = { headersTimeoutMs: 60_000, totalTimeoutMs: 60_000 };
   const second = await givenGatewayAt({ url: next.url, ...timeouts }, SWEEPING);
   for (const { key } of dead) await makeDue(redis.client, key.accountId, {});
-  const asked = () => old.asked.filter(({ method }) => method === "GET").length;
-  await until(() => asked() === 4, "all questions that it may have at a time");
+  const pollCount = () => old.requests.filter(({ method }) => method === "GET").length;
+  await until(() => pollCount() === 4, "all questions that it may have at a time");
   const task = await givenTask(second);
   next.complete(task.taskId);
   await until(async () => (await slots(task)) === 0, "the sweeper to see its end");
-  expect(asked()).toBe(4);
+  expect(pollCount()).toBe(4);
 });
 
 test("what a task keeps of its upstream holds no secret: neither the key nor the path of the address", async () => {

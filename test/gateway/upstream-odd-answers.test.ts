@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { builtInChoices } from "../../src/upstream/dialect.ts";
+import { builtInChoices } from "../../src/upstream/adapter-choice.ts";
 import { expectStatus, givenGateway } from "../support/gateway.ts";
 import { asking, BOAT, consumption, TEXT_TO_VIDEO } from "./spec-stage.ts";
 

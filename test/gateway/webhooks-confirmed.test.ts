@@ -51,18 +51,18 @@ test.each<[string, Case]>([
       for (const one of (reply as { deliveries: { lease: number }[] }).deliveries) one.lease = lease;
     return reply;
   };
-  let asked = 0;
+  let roundsMade = 0;
   let sentAfter: number | undefined;
   const confirmation: Pick<Confirmation, "runId" | "confirmed"> = {
-    runId: () => (asked > replacedAt ? "another run" : "run"),
-    confirmed: async () => rounds[Math.min(asked++, rounds.length - 1)]!,
+    runId: () => (roundsMade > replacedAt ? "another run" : "run"),
+    confirmed: async () => rounds[Math.min(roundsMade++, rounds.length - 1)]!,
   };
   Object.assign(primary, { confirmation });
   const worker = new DeliveryWorker({
     connection,
     sender: {
       send: async () => {
-        sentAfter = asked;
+        sentAfter = roundsMade;
         return { outcome: "delivered", status: 200 };
       },
       close: async () => undefined,

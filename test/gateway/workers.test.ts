@@ -184,10 +184,10 @@ test("connections that a stalled worker was handed end when it is killed; none i
 test("a log level, an edited file and SIGHUP reach both processes", async () => {
   const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
   const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
-  const told = (msg: string) => gateway.logs().filter((line) => line.msg === msg).length;
-  await until(() => told("one more process listens") === 1, "the second process");
+  const linesWith = (msg: string) => gateway.logs().filter((line) => line.msg === msg).length;
+  await until(() => linesWith("one more process listens") === 1, "the second process");
   // Until then a process answers 503, which it logs as a warning.
-  await until(() => told("the store is usable") === 2, "both to have found Redis");
+  await until(() => linesWith("the store is usable") === 2, "both to have found Redis");
   /** Sets it. A page of metrics goes the same way as the level, behind it, and comes back from both. */
   async function setLevel(body: string): Promise<void> {
     const { status } = await fetch(`${gateway.adminUrl}/log-level`, { method: "PUT", body });
@@ -215,15 +215,15 @@ test("a log level, an edited file and SIGHUP reach both processes", async () => 
   await until(() => logged().length >= loud.length, "their lines");
   // All write to one pipe, so what came before these lines has been read: nothing of the quiet time.
   expect(logged().sort()).toEqual(loud.sort());
-  expect(told("the log level was set")).toBe(2);
+  expect(linesWith("the log level was set")).toBe(2);
 
   const text = readFileSync(gateway.configFile, "utf8");
   writeFileSync(gateway.configFile, JSON.stringify({ ...JSON.parse(text), log: { level: "debug" } }));
-  await until(() => told("a new configuration is in force") === 2, "both to have read the file");
+  await until(() => linesWith("a new configuration is in force") === 2, "both to have read the file");
   expect(await level()).toEqual({ level: "debug" });
   expect(await samples(gateway.adminUrl, "tollgate_config_info")).toEqual([1]);
   gateway.signal("SIGHUP");
-  await until(() => told("reading the configuration again") === 2, "both to have read it again");
+  await until(() => linesWith("reading the configuration again") === 2, "both to have read it again");
   await gateway.stop();
 });
 
@@ -260,12 +260,15 @@ test("SIGHUP reaches those that serve, and ends none that is still starting", as
     env: { NODE_OPTIONS: beforeAnything(holdSecond) },
   });
   onTestFinished(() => gateway.stop());
-  const told = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
+  const linesWith = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
   gateway.signal("SIGHUP");
-  await until(() => told("reading the configuration again") === 1, "the first one to have read it again");
+  await until(
+    () => linesWith("reading the configuration again") === 1,
+    "the first one to have read it again",
+  );
   await writeFile(go, "");
-  await until(() => told("one more process listens") === 1, "the second one");
-  expect(told("a worker ended; it is started again")).toBe(0);
+  await until(() => linesWith("one more process listens") === 1, "the second one");
+  expect(linesWith("a worker ended; it is started again")).toBe(0);
 });
 
 // Guarantee: no process goes on with the files of before a SIGHUP.
@@ -295,15 +298,21 @@ test("SIGHUP reaches a process that has read its files and does not serve yet", 
     env: { NODE_OPTIONS: beforeAnything(holdSecond) },
   });
   onTestFinished(() => gateway.stop());
-  const told = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
+  const linesWith = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
   await until(() => existsSync(held), "the second one to have read its files");
   const text = readFileSync(gateway.configFile, "utf8");
   writeFileSync(gateway.configFile, JSON.stringify({ ...JSON.parse(text), log: { level: "debug" } }));
   gateway.signal("SIGHUP");
-  await until(() => told("a new configuration is in force") === 1, "the first one to have read them again");
+  await until(
+    () => linesWith("a new configuration is in force") === 1,
+    "the first one to have read them again",
+  );
   await writeFile(go, "");
-  await until(() => told("one more process listens") === 1, "the second one");
-  await until(() => told("a new configuration is in force") === 2, "the second one to have read them again");
+  await until(() => linesWith("one more process listens") === 1, "the second one");
+  await until(
+    () => linesWith("a new configuration is in force") === 2,
+    "the second one to have read them again",
+  );
 });
 
 // Guarantee: a process that hangs is seen. Prometheus takes an empty page of metrics for a gateway that has nothing to say.
@@ -329,16 +338,16 @@ test("a process that the system does not make at first is started once it does",
   const urls = { redisUrl: redis.url, upstreamUrl: generator.url };
   const gateway = await startGatewayProcess({ ...urls, config: WORKERS });
   onTestFinished(() => gateway.stop());
-  const told = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
-  await until(() => told("one more process listens") === 1, "the second one");
+  const linesWith = (msg: string): number => gateway.logs().filter((line) => line.msg === msg).length;
+  await until(() => linesWith("one more process listens") === 1, "the second one");
   const openFiles = (soft: number) =>
     execFileSync("prlimit", ["--pid", String(gateway.pid), `--nofile=${soft}:`]);
   openFiles(10);
   const [second] = await workersOf(gateway.pid);
   process.kill(second!, "SIGKILL");
-  await until(() => told("a worker cannot be reached") > 0, "the supervisor to have tried in vain");
+  await until(() => linesWith("a worker cannot be reached") > 0, "the supervisor to have tried in vain");
   openFiles(1024);
-  await until(() => told("one more process listens") === 2, "a new one");
+  await until(() => linesWith("one more process listens") === 2, "a new one");
   gateway.signal("SIGTERM");
   expect((await gateway.ended()).how).toBe("exit code 0");
 });

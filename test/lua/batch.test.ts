@@ -110,9 +110,9 @@ test("as many items as a call may carry are each answered", async () => {
 
 test("words arrive as they were sent, empty, long and in any script", async () => {
   const key = await stage.givenKey();
-  const said = ["", "x".repeat(5000), '{"\u00e9":"\u{1f3ac} \\u0000 \\n"}', "\u0001\u0002 %s \u001f\n"];
+  const texts = ["", "x".repeat(5000), '{"\u00e9":"\u{1f3ac} \\u0000 \\n"}', "\u0001\u0002 %s \u001f\n"];
   const calls: ScriptCall[] = [];
-  for (const [at, data] of said.entries()) {
+  for (const [at, data] of texts.entries()) {
     const generation = stage.request(key, {
       idempotency: { digest: `words_${at}_${key.keyId}`, fingerprint: "f" },
     });
@@ -120,9 +120,9 @@ test("words arrive as they were sent, empty, long and in any script", async () =
     calls.push(await stage.onItsWay(() => stage.bind(generation, taskOf(generation), data)));
   }
   expect(await outcomes(calls)).toEqual(["bound", "bound", "bound", "bound"]);
-  const names = said.map((_, at) => idempotencyName(key.partition, `words_${at}_${key.keyId}`));
+  const names = texts.map((_, at) => idempotencyName(key.partition, `words_${at}_${key.keyId}`));
   const kept = await Promise.all(names.map((name) => stage.redis.hget(name, "response")));
-  expect(kept).toEqual(said);
+  expect(kept).toEqual(texts);
 });
 
 test("a word with a zero byte, which would end it early, is not sent at all", async () => {

@@ -81,12 +81,12 @@ export const SECOND = 1000;
 export const HOUR = 3_600 * SECOND;
 export const DAY = 24 * HOUR;
 
-const asked = { key, price: fc.constantFrom(10, 20, 40) };
+const submitted = { key, price: fc.constantFrom(10, 20, 40) };
 const idempotency = fc.record({ key: fc.nat(2), body: fc.nat(1) });
 /** A retention of an hour is the shortest that a gateway takes; without an Idempotency-Key an extreme one tells more. */
 function requestCommand<K extends "submit" | "plan">(name: K) {
-  const once = { ...asked, retentionMs: fc.constantFrom(0, 70 * SECOND, 7 * DAY) };
-  const keyed = { ...asked, retentionMs: fc.constantFrom(2 * HOUR, 7 * DAY), idempotency };
+  const once = { ...submitted, retentionMs: fc.constantFrom(0, 70 * SECOND, 7 * DAY) };
+  const keyed = { ...submitted, retentionMs: fc.constantFrom(2 * HOUR, 7 * DAY), idempotency };
   return fc.oneof(
     { weight: 1, arbitrary: fc.record({ kind: kind(name), ...once }) },
     { weight: 2, arbitrary: fc.record({ kind: kind(name), ...keyed }) },
@@ -110,7 +110,7 @@ const unclear = fc.record({
   request,
   outcome: fc.constantFrom("unclear" as const, "timed_out" as const),
 });
-const said: ReportedStatus[] = [
+const statuses: ReportedStatus[] = [
   "pending",
   "processing",
   "completed",
@@ -125,7 +125,7 @@ const observe = fc.record({
   kind: kind("observe"),
   request,
   tasks,
-  status: fc.constantFrom(...said),
+  status: fc.constantFrom(...statuses),
   refundFailed: fc.boolean(),
   poller: fc.option(key, { nil: undefined }),
 });

@@ -307,11 +307,11 @@ test("a key that ends is told of seven days ahead, once, unless its end was move
   };
   expect(await look(), "too early").toEqual([]);
   stage.clock.nowMs = endMs - 7 * DAY_MS;
-  const told = { key_id: plain, expires_at: new Date(endMs).toISOString() };
-  expect(await look()).toEqual([told]);
-  expect(await look()).toEqual([told]);
+  const notice = { key_id: plain, expires_at: new Date(endMs).toISOString() };
+  expect(await look()).toEqual([notice]);
+  expect(await look()).toEqual([notice]);
   stage.clock.nowMs = endMs + 20 * DAY_MS;
-  expect(await look(), "it has ended unnoticed").toEqual([told]);
+  expect(await look(), "it has ended unnoticed").toEqual([notice]);
   expect(await stage.redis.zcard(partitionNames(partition).expiring)).toBe(0);
 });
 
@@ -407,11 +407,11 @@ const rightly = async (): Promise<unknown> => toldBy(createScriptRunner(connecti
 test.each(inShare(EVENT_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const folder = await plant(mutant);
   try {
-    const told = await toldBy(createScriptRunner(connection.redis, { folder })).catch(
+    const messages = await toldBy(createScriptRunner(connection.redis, { folder })).catch(
       (error: Error) => error,
     );
-    expect(told).not.toBeInstanceOf(SyntaxError);
-    expect(told).not.toEqual(await rightly());
+    expect(messages).not.toBeInstanceOf(SyntaxError);
+    expect(messages).not.toEqual(await rightly());
   } finally {
     await rm(folder, { recursive: true });
   }

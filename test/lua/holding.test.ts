@@ -31,11 +31,11 @@ async function held(folder?: string): Promise<unknown[]> {
   await stage.bind(bound!);
   await stage.redis.zadd(partitionNames(partition).due, 1, bound!.requestId);
   const { run } = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
-  const asked = [4, 5].map((most) => {
+  const replies = [4, 5].map((most) => {
     const args: typeof holding.args = (call) => holding.args(call).with(1, most);
     return run({ ...holding, args }, { partition, accountId: key.accountId });
   });
-  return Promise.all(asked);
+  return Promise.all(replies);
 }
 
 // 52 are held, of which 7 have no slot.

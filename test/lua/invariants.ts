@@ -160,8 +160,8 @@ async function checkClaims({ stage, world, sent, refs }: Run): Promise<void> {
     const owner = world.tasks.get(taskId);
     const names = partitions.map((partition) => taskName(taskId, partition));
     // One by one: on a Redis Cluster they lie in several slots.
-    const asked = [claimName(taskId), ...names].map((name) => stage.redis.get(name));
-    const [claim, ...records] = await Promise.all(asked);
+    const reads = [claimName(taskId), ...names].map((name) => stage.redis.get(name));
+    const [claim, ...records] = await Promise.all(reads);
     const expected = owner ? claimText(owner.generation.requestId, owner.key.partition) : null;
     must(claim === expected, "a claim names the request that has the task");
     const places = partitions.filter((_, at) => records[at] !== null);

@@ -79,7 +79,7 @@ const change = fc.record({
 
 // Guarantee: after any changes the index has what a scan of all records finds, no more and no less.
 test("the index of metadata equals a scan, and a list by it equals a filter", async () => {
-  const asked = fc.constantFrom(
+  const plans = fc.constantFrom(
     "",
     "pro",
     "1",
@@ -92,7 +92,7 @@ test("the index of metadata equals a scan, and a list by it equals a filter", as
     "null",
   );
   await fc.assert(
-    fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 12 }), asked, async (changes, plan) => {
+    fc.asyncProperty(fc.array(change, { minLength: 1, maxLength: 12 }), plans, async (changes, plan) => {
       await emptyStore();
       const now = new Map<string, Record<string, unknown>>();
       for (const { accountId, ...wanted } of changes) {

@@ -324,7 +324,7 @@ function unblock(world: World, { unknown, key: { account } }: ModelRequest): voi
 export function observe(
   world: World,
   request: ModelRequest,
-  said: { status: ReportedStatus; data: string },
+  observation: { status: ReportedStatus; data: string },
   options: { refundFailed: boolean; pollMs: number; poller?: ModelKey },
 ): Reply {
   const { nowMs } = world;
@@ -334,17 +334,18 @@ export function observe(
   };
   if (!world.requests.includes(request)) return ["missing", ...numbersOf(world, options.poller), "", "", "0"];
   if (request.state === "ended") {
-    if (said.status === request.seen?.status && !request.disputed) request.seen = { ...said, atMs: nowMs };
+    if (observation.status === request.seen?.status && !request.disputed)
+      request.seen = { ...observation, atMs: nowMs };
     return answer("already_finished");
   }
   if (request.state !== "bound") return answer("missing");
-  const isOurs = said.status === "expired";
+  const isOurs = observation.status === "expired";
   if (request.disputed && !isOurs) {
     request.sweepAtMs = nowMs + options.pollMs;
     return [...answer("disputed"), request.boundAtMs!, String(MAX_AGE_MS)];
   }
 
-  if (said.status === "gone") {
+  if (observation.status === "gone") {
     request.gone ??= { count: 0, sinceMs: nowMs };
     request.gone.count++;
     if (request.gone.count < GONE_COUNT || nowMs - request.gone.sinceMs < GONE_MS) {
@@ -354,8 +355,8 @@ export function observe(
   } else {
     delete request.gone;
   }
-  const status = said.status === "gone" || isOurs ? "failed" : (said.status as TaskStatus);
-  request.seen = { status, data: said.data, atMs: nowMs };
+  const status = observation.status === "gone" || isOurs ? "failed" : (observation.status as TaskStatus);
+  request.seen = { status, data: observation.data, atMs: nowMs };
   if (status !== "completed" && status !== "failed") {
     request.sweepAtMs = nowMs + options.pollMs;
     return answer("observed");

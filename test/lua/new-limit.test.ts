@@ -4,7 +4,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
-import { admit, voidHold } from "../../src/scripts/holds.ts";
+import { admit } from "../../src/scripts/holds.ts";
+import { voidHold } from "../../src/scripts/uncharged-holds.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { createStage, NOON_MS, openConnection, type TestConnection, TIERS } from "../support/store.ts";
 

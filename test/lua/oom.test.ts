@@ -21,11 +21,12 @@ import { suspend } from "../../src/scripts/accounts.ts";
 import { archived, note } from "../../src/scripts/archive.ts";
 import { adjust, recharge, refund } from "../../src/scripts/credit-changes.ts";
 import { probe, workLease } from "../../src/scripts/gateways.ts";
-import { admit, bind, unclear, voidHold } from "../../src/scripts/holds.ts";
+import { admit, bind } from "../../src/scripts/holds.ts";
 import { revoke } from "../../src/scripts/keys.ts";
 import { trim } from "../../src/scripts/ledger.ts";
 import { collect } from "../../src/scripts/tasks.ts";
 import { revokeToken as revokeTokens } from "../../src/scripts/tokens.ts";
+import { unclear, voidHold } from "../../src/scripts/uncharged-holds.ts";
 import { webhook } from "../../src/scripts/webhooks.ts";
 import { createClient } from "../support/client.ts";
 import {

@@ -15,7 +15,7 @@ const observed = (request: number, status: ReportedStatus): RequestCommand => ({
   refundFailed: true,
   poller: 0,
 });
-const said = (status: ReportedStatus): Command => observed(0, status);
+const reported = (status: ReportedStatus): Command => observed(0, status);
 const planned: Command = { kind: "plan", key: 0, price: 10 };
 const collect: Command = { kind: "collect", key: 0, retentionMs: 0 };
 const together = (commands: RequestCommand[], spoilt?: number): Command => ({
@@ -34,7 +34,7 @@ const reclaim: Command = { kind: "reclaim", request: 0, tasks: true };
 const refund = (reference: number): Command => refundOf(0, reference);
 const lostRefund = (reference: number): Command => refundOf(0, reference, true);
 const settled = (key: number): Command[] => [submit(key), voided("refused")];
-const completed = (key: number): Command[] => [submit(key), bound, said("completed"), wait(61 * SECOND)];
+const completed = (key: number): Command[] => [submit(key), bound, reported("completed"), wait(61 * SECOND)];
 const admitted = (idempotency: number): RequestCommand => ({
   kind: "submit",
   key: 0,
@@ -66,7 +66,7 @@ const SPACIOUS: Command[] = [
 const RARE_COMMANDS: Command[][] = [
   // The day is used up, minutes apart; the next day it is open.
   [
-    ...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),
+    ...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(0), bound, reported("completed"), wait(61 * SECOND)]),
     wait(12 * HOUR),
     submit(0),
   ],
@@ -76,24 +76,32 @@ const RARE_COMMANDS: Command[][] = [
   [
     submit(0),
     bound,
-    said("gone"),
-    said("gone"),
-    said("gone"),
+    reported("gone"),
+    reported("gone"),
+    reported("gone"),
     wait(60 * SECOND),
-    said("pending"),
-    said("gone"),
+    reported("pending"),
+    reported("gone"),
   ],
   [
     submit(0),
     bound,
-    said("gone"),
+    reported("gone"),
     wait(30 * SECOND),
-    said("gone"),
+    reported("gone"),
     wait(30 * SECOND),
-    said("gone"),
-    said("failed"),
+    reported("gone"),
+    reported("failed"),
   ],
-  [submit(0), bound, said("gone"), wait(60 * SECOND), said("gone"), said("gone"), said("completed")],
+  [
+    submit(0),
+    bound,
+    reported("gone"),
+    wait(60 * SECOND),
+    reported("gone"),
+    reported("gone"),
+    reported("completed"),
+  ],
   // A hold that ended is bound late: without money uncollected, and then never refunded.
   [submit(0, 40), voided("refused"), submit(0, 40), submit(1, 40), { kind: "bind", request: 2, task: "own" }],
   [
@@ -101,7 +109,7 @@ const RARE_COMMANDS: Command[][] = [
     voided("refused"),
     submit(2, 40),
     { kind: "bind", request: 1, task: "own" },
-    said("failed"),
+    reported("failed"),
   ],
   // The sweeper was there before the unsent VOID; the ADMIT comes last.
   [
@@ -117,22 +125,22 @@ const RARE_COMMANDS: Command[][] = [
   [
     submit(0),
     bound,
-    said("expired"),
+    reported("expired"),
     reclaim,
     reclaim,
     refund(0),
-    said("completed"),
+    reported("completed"),
     wait(61 * SECOND),
     submit(0),
   ],
-  [submit(0), bound, said("failed"), reclaim],
-  [submit(0), bound, reclaim, said("completed"), reclaim],
+  [submit(0), bound, reported("failed"), reclaim],
+  [submit(0), bound, reclaim, reported("completed"), reclaim],
   [submit(0), reclaim, voided("refused"), reclaim],
   // Without the credits it stays as it is, also if only a hold takes them; with them again it is charged.
   [
     submit(2, 40),
     bound,
-    said("expired"),
+    reported("expired"),
     submit(2, 40),
     submit(2, 20),
     { ...reclaim, request: 2 },
@@ -155,18 +163,18 @@ const RARE_COMMANDS: Command[][] = [
   [
     submit(0),
     bound,
-    said("expired"),
+    reported("expired"),
     submit(1),
     { kind: "bind", request: 0, task: "another's" },
     { ...reclaim, request: 1 },
   ],
   // An operator refunded the charge that the store had lost.
-  [planned, lostRefund(0), { kind: "admit", request: 0 }, bound, said("expired"), reclaim],
+  [planned, lostRefund(0), { kind: "admit", request: 0 }, bound, reported("expired"), reclaim],
   // Its record is kept for twice as long, from its last end on.
   [
     { ...submit(0), retentionMs: DAY } as RequestCommand,
     bound,
-    said("expired"),
+    reported("expired"),
     wait(30 * HOUR),
     collect,
     reclaim,
@@ -183,7 +191,7 @@ const RARE_COMMANDS: Command[][] = [
     { kind: "bind", request: 1, task: "own" },
     admitted(0),
     { kind: "submit", key: 0, price: 10, idempotency: { key: 0, body: 1 } },
-    said("failed"),
+    reported("failed"),
     admitted(0),
     admitted(1),
     voided("refused"),
@@ -228,7 +236,7 @@ const RARE_COMMANDS: Command[][] = [
   // An Idempotency-Key does not expire while its request is held.
   [...lost(admitted(0)), keptLong(admitted(0)), wait(8 * DAY), admitted(0), bindOf(1), admitted(0)],
   // Late on the day of its admission, it counts there; on another day it does not.
-  [...settled(0), bound, said("completed"), ...[1, 2, 3, 4].flatMap(() => completed(0)), submit(0)],
+  [...settled(0), bound, reported("completed"), ...[1, 2, 3, 4].flatMap(() => completed(0)), submit(0)],
   [
     ...settled(0),
     wait(13 * HOUR),
@@ -308,7 +316,7 @@ const RARE_COMMANDS: Command[][] = [
   [
     submit(0),
     bound,
-    said("processing"),
+    reported("processing"),
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
     observed(0, "completed"),
@@ -320,7 +328,7 @@ const RARE_COMMANDS: Command[][] = [
   [
     submit(0),
     bound,
-    said("completed"),
+    reported("completed"),
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
     wait(SECOND),
@@ -333,13 +341,13 @@ const RARE_COMMANDS: Command[][] = [
     submit(0),
     { kind: "bind", request: 0, task: "another's" },
     wait(SECOND),
-    said("completed"),
-    said("completed"),
+    reported("completed"),
+    reported("completed"),
   ],
   [
     submit(0),
     bound,
-    said("completed"),
+    reported("completed"),
     submit(0),
     { kind: "bind", request: 0, task: "another's" },
     wait(SECOND),
@@ -392,7 +400,7 @@ const RARE_COMMANDS: Command[][] = [
   [...settled(0), submit(0), submit(0), submit(0), submit(0)],
   // The day is used up and the clock steps back: midnight is farther away than the key's clock says.
   [
-    ...[1, 2, 3, 4, 5].flatMap(() => [submit(0), bound, said("completed"), wait(61 * SECOND)]),
+    ...[1, 2, 3, 4, 5].flatMap(() => [submit(0), bound, reported("completed"), wait(61 * SECOND)]),
     wait(-62 * SECOND),
     submit(0),
   ],
@@ -401,7 +409,7 @@ const RARE_COMMANDS: Command[][] = [
   [planned, wait(10 * SECOND), { kind: "admit", request: 0 }],
   [planned, wait(10 * SECOND + 1), { kind: "admit", request: 0 }],
   // More transactions than are listed, and credits that a refund could lift beyond the exact integers.
-  [...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, said("failed")]), { kind: "credits", key: 2 }],
+  [...[1, 2, 3, 4, 5, 6].flatMap(() => [submit(2), bound, reported("failed")]), { kind: "credits", key: 2 }],
   [submit(0, 40), bound, { kind: "recharge", key: 0, amount: Number.MAX_SAFE_INTEGER - 80, reference: 0 }],
   // A key that asks less often than once a minute keeps one entry, not all it ever had.
   [1, 2, 3, 4, 5, 6].flatMap(() => [...settled(0), wait(61 * SECOND)]),
@@ -428,7 +436,7 @@ const RARE_COMMANDS: Command[][] = [
     { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
     { kind: "inspect", key: 0, request: 1, tasks: false, cacheMs: 0 },
     { kind: "credits", key: 0 },
-    said("failed"),
+    reported("failed"),
     { kind: "inspect", key: 2, tasks: false, cacheMs: 0 },
     { kind: "status", key: 0, status: "active" },
     submit(0),
@@ -442,11 +450,11 @@ const RARE_COMMANDS: Command[][] = [
     submit(1),
     submit(0),
     bound,
-    said("completed"),
+    reported("completed"),
     submit(1),
     submit(1),
     wait(61 * SECOND),
-    ...[submit(0), bound, said("completed"), submit(1), bound, said("failed"), submit(0)],
+    ...[submit(0), bound, reported("completed"), submit(1), bound, reported("failed"), submit(0)],
     { kind: "credits", key: 1 },
     wait(61 * SECOND),
     submit(1),
@@ -487,7 +495,7 @@ const RARE_COMMANDS: Command[][] = [
     ...[submit(0), submit(1), submit(1), bound],
     { kind: "account limits", key: 1, max_concurrent: 4, daily_limit: 3, rate_limit: 9 },
     ...[submit(0), submit(1)],
-    said("completed"),
+    reported("completed"),
     { kind: "account limits", key: 1 },
     ...[submit(0), submit(1)],
     { kind: "account limits", key: 1, daily_limit: 2, rate_limit: 2 },
@@ -505,9 +513,9 @@ const RARE_COMMANDS: Command[][] = [
     submit(1),
     bindOf(1),
     { kind: "inspect", key: 0, tasks: false, cacheMs: 0 },
-    said("completed"),
+    reported("completed"),
     bindOf(0),
-    said("completed"),
+    reported("completed"),
     submit(0),
     voided("refused"),
     submit(0),
@@ -603,7 +611,7 @@ const RARE_COMMANDS: Command[][] = [
     voided("refused"),
     submit(0),
     bound,
-    said("failed"),
+    reported("failed"),
     submit(0, 20),
     submit(0),
     wait(61 * SECOND),
@@ -636,7 +644,7 @@ const RARE_COMMANDS: Command[][] = [
     submit(0),
     wait(27 * DAY),
     submit(0, 20),
-    said("failed"),
+    reported("failed"),
     { kind: "void", request: 3, reason: "due" },
     submit(0, 20),
     submit(0),
@@ -705,7 +713,7 @@ const RARE_COMMANDS: Command[][] = [
     { kind: "reverse", key: 0, of: 1, amount: undefined, reference: 7 },
     { kind: "reverse", key: 0, of: 5, amount: undefined, reference: 7 },
     bound,
-    said("failed"),
+    reported("failed"),
     { kind: "status", key: 0, status: "closed" },
     { kind: "recharge", key: 0, amount: 10, reference: 3 },
     { kind: "reverse", key: 0, of: 2, amount: 100, reference: 8 },
@@ -718,7 +726,7 @@ const RARE_COMMANDS: Command[][] = [
     refund(1),
     bound,
     refund(1),
-    said("completed"),
+    reported("completed"),
     submit(0),
     refundOf(1, 1),
     refundOf(1, 1),
@@ -726,11 +734,11 @@ const RARE_COMMANDS: Command[][] = [
     submit(0),
     { kind: "credits", key: 0 },
   ],
-  [submit(0), bound, said("completed"), refund(1), collect, refund(2)],
-  [submit(0), bound, said("failed"), refund(1), submit(0), voided("refused"), refund(2)],
+  [submit(0), bound, reported("completed"), refund(1), collect, refund(2)],
+  [submit(0), bound, reported("failed"), refund(1), submit(0), voided("refused"), refund(2)],
   // The store has lost a charge that the archive has: refunded by hand, sent again, and its task fails.
-  [planned, lostRefund(1), lostRefund(2), bound, said("failed"), refund(3), { kind: "credits", key: 0 }],
-  [planned, lostRefund(1), { kind: "admit", request: 0 }, bound, said("expired"), lostRefund(2)],
+  [planned, lostRefund(1), lostRefund(2), bound, reported("failed"), refund(3), { kind: "credits", key: 0 }],
+  [planned, lostRefund(1), { kind: "admit", request: 0 }, bound, reported("expired"), lostRefund(2)],
   // One reference credits once; a revoked key is unknown from then on.
   [
     ...[10, 10, 20].map((amount): Command => ({ kind: "recharge", key: 0, amount, reference: 0 })),
@@ -742,13 +750,13 @@ const RARE_COMMANDS: Command[][] = [
   // Nothing of a request went upstream, as its gateway says once its hold is void and before it is collected: no BIND of it comes.
   [...lost(submit(0)), voided("unsent"), wait(8 * DAY), collect, bound],
   // The clock is ahead beyond the retention, what has ended is collected, the clock is put back, and a BIND comes again.
-  [keptLong(submit(0)), bound, said("failed"), wait(8 * 24 * HOUR), collect, wait(-8 * 24 * HOUR), bound],
+  [keptLong(submit(0)), bound, reported("failed"), wait(8 * 24 * HOUR), collect, wait(-8 * 24 * HOUR), bound],
   // A request without a record is charged if its account has forgotten only earlier ones; collected in its turn, it is not
   // charged again. One of the very time of the latest that is forgotten may be that one.
   [
     submit(0),
     bound,
-    said("completed"),
+    reported("completed"),
     collect,
     wait(60 * SECOND),
     planned,
@@ -756,7 +764,7 @@ const RARE_COMMANDS: Command[][] = [
     wait(1),
     planned,
     bound,
-    said("completed"),
+    reported("completed"),
     collect,
     bound,
   ],
@@ -769,7 +777,7 @@ const RARE_COMMANDS: Command[][] = [
       { kind: "bind", request: 0, task: "own" },
       { kind: "bind", request: 1, task: "own" },
     ]),
-    said("completed"),
+    reported("completed"),
     collect,
     { kind: "bind", request: 1, task: "own" },
     observed(1, "completed"),
@@ -807,7 +815,7 @@ const RARE_COMMANDS: Command[][] = [
   [together([submit(2, 40), submit(2, 40), admitted(0), admitted(0), submit(1, 40), submit(1, 40)])],
   // Limits in shadow mode: noted alone and together, while slots and credits still refuse.
   [
-    ...[1, 2, 3, 4].flatMap(() => [submit(3), bound, said("completed")]),
+    ...[1, 2, 3, 4].flatMap(() => [submit(3), bound, reported("completed")]),
     wait(61 * SECOND),
     ...[1, 2, 3, 4].map(() => submit(3)),
     submit(3, 40),
@@ -816,7 +824,7 @@ const RARE_COMMANDS: Command[][] = [
   [
     submit(0),
     bound,
-    said("completed"),
+    reported("completed"),
     collect,
     { kind: "inspect", key: 0, request: 0, tasks: true, cacheMs: 0 },
   ],
@@ -834,11 +842,11 @@ const RARE_COMMANDS: Command[][] = [
     submit(0),
     submit(0),
     { kind: "bind", request: 0, task: "another's" },
-    said("completed"),
+    reported("completed"),
     collect,
     submit(2),
     { kind: "bind", request: 0, task: "another's" },
-    said("completed"),
+    reported("completed"),
     observed(1, "completed"),
   ],
 ];

@@ -115,16 +115,16 @@ test("of a grant that Redis has forgotten the archive says what it was, and of n
     "old trial": { ...old, kind: "trial", reference: "old trial" },
     "old mistake": { ...old, kind: "adjustment", type: "recharge", reason: "r", reference: "old mistake" },
   };
-  const asked: string[] = [];
+  const lookUps: string[] = [];
   const read: ReadArchived = async (_nodes, _id, reference) => {
-    asked.push(reference);
+    lookUps.push(reference);
     return archived[reference] as LedgerEntry | undefined;
   };
   const taken = (of: string, reference: string) => problemOf(reverse(of, reference, 5, nodes, read));
   expect(await taken("old trial", "r-2")).toBe("done");
   expect(await taken("old mistake", "r-3")).toBe("grant_not_found");
   expect(await taken("never", "r-4")).toBe("grant_not_found");
-  expect(asked).toEqual(["r-2", "old trial", "r-3", "old mistake", "r-4", "never"]);
+  expect(lookUps).toEqual(["r-2", "old trial", "r-3", "old mistake", "r-4", "never"]);
   expect(await reverse("order 1", "r-1", 10, nodes, () => Promise.reject(new Error("away")))).toEqual({
     ...{ ...first, outcome: "duplicate" },
     balance: 85,

@@ -33,10 +33,10 @@ interface Grant {
 function entryOf({ kind, credits, package: name, paid }: Grant, at: number): GivenEntry {
   const details = { package: name, amount_paid: paid?.amount, currency: paid?.currency };
   const text = JSON.stringify(details);
-  const said = kind === "adjustment" ? { reason: "mistake" } : kind === "purchase" ? {} : { kind };
+  const kindFields = kind === "adjustment" ? { reason: "mistake" } : kind === "purchase" ? {} : { kind };
   return {
     ...{ accountId: `a${at % 3}`, amount: credits, atMs: BEGIN_MS + at, reference: `r${at}` },
-    ...{ ...said, ...(text !== "{}" && { details: text }) },
+    ...{ ...kindFields, ...(text !== "{}" && { details: text }) },
   };
 }
 

@@ -178,11 +178,11 @@ describe("a reference that Redis has forgotten", () => {
 
   test("is looked up in the archive, and credits nothing again", async () => {
     await givenForgotten();
-    const asked: string[][] = [];
+    const lookUps: string[][] = [];
     const like = { ...(await entriesNow()).at(-1)!, requestId: "", taskId: "", endpoint: "", reason: "" };
     const archive =
       (amount: number | undefined) => async (_: RedisNodes, accountId: string, reference: string) => {
-        asked.push([accountId, reference]);
+        lookUps.push([accountId, reference]);
         return amount === undefined ? undefined : { ...like, accountId, reference, type: "recharge", amount };
       };
     const grant = (reference: string, amount: number | undefined) =>
@@ -192,14 +192,14 @@ describe("a reference that Redis has forgotten", () => {
     await expect(grant("order 3", 99)).rejects.toThrow("was used for another grant before");
     expect(await balance()).toBe(1190);
     expect(await grant("order 99", undefined)).toMatchObject({ outcome: "recharged", balance: 1290 });
-    expect(asked).toEqual([
+    expect(lookUps).toEqual([
       ["acc", "order 3"],
       ["acc", "order 3"],
       ["acc", "order 99"],
     ]);
     // A reference that Redis knows is not looked up.
     expect(await grant("order 99", 1)).toMatchObject({ outcome: "duplicate", balance: 1290 });
-    expect(asked).toHaveLength(3);
+    expect(lookUps).toHaveLength(3);
     expect(await verifyLedger(nodes)).toMatchObject({ ok: true });
   });
 
@@ -218,14 +218,14 @@ describe("a reference that Redis has forgotten", () => {
     const { key, stage } = await givenLedger();
     await trimAll();
     await trimAll({ keepReferencesMs: 0, sliceMax: 6, slicesMax: 1 });
-    let asked = 0;
+    let lookUps = 0;
     const archive = async (): Promise<undefined> => {
-      if (++asked === 1) await trimAll({ keepReferencesMs: 0 });
+      if (++lookUps === 1) await trimAll({ keepReferencesMs: 0 });
     };
     expect(await grantCredits(nodes, "acc", 5, "new", cliActor(), archive)).toMatchObject({
       outcome: "recharged",
     });
-    expect(asked).toBe(2);
+    expect(lookUps).toBe(2);
     // Nothing of other accounts is looked up.
     await stage.givenKey({ accountId: "other", credits: 0 });
     expect(await grantCredits(nodes, "other", 5, "order 3", cliActor())).toMatchObject({

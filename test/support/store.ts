@@ -2,12 +2,9 @@ import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
 import { createTaskIds } from "../../src/durability/claims.ts";
-import {
-  createSettlementCounts,
-  createSettlements,
-  type SettlementOptions,
-} from "../../src/durability/deferred-settlements.ts";
+import { createSettlements, type SettlementOptions } from "../../src/durability/deferred-settlements.ts";
 import type { Settlement } from "../../src/durability/outbox/outbox-queues.ts";
+import { createSettlementCounts } from "../../src/durability/settlement-results.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";
@@ -31,12 +28,11 @@ import {
   type Generation,
   type NewTask,
   packTiers,
-  type VoidCall,
-  voidHold,
 } from "../../src/scripts/holds.ts";
 import { gatherAll, issue } from "../../src/scripts/keys.ts";
 import type { Item, Reply, Run, ScriptFile } from "../../src/scripts/script-definition.ts";
 import { type KnownTask, type ReclaimCall, reclaim } from "../../src/scripts/tasks.ts";
+import { type VoidCall, voidHold } from "../../src/scripts/uncharged-holds.ts";
 import { createHolds } from "../../src/settlement/holds.ts";
 import { createStore } from "../../src/settlement/store.ts";
 import { createSweeps } from "../../src/settlement/sweeps.ts";

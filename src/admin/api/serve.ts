@@ -7,6 +7,7 @@ import { findToken } from "../../operations/access/tokens.ts";
 import { noAccount } from "../../records/operator-error.ts";
 import { UnreadError, unreadInWords } from "../../redis/partition-reads.ts";
 import { createAudit, type Logger } from "../../telemetry/log.ts";
+import type { Metrics } from "../../telemetry/metrics.ts";
 import type { Access } from "../access.ts";
 import { type RefusalLog, requestLine, shortened } from "../refusal-log.ts";
 import { compressed, json, type Reply, send } from "../reply.ts";
@@ -45,14 +46,13 @@ export type AdminApi = ReturnType<typeof createAdminApi>;
 interface AdminApiOptions {
   access: Access;
   services: Services;
-  /** Called with each answer: the route's template, or `unknown`, and the status. */
-  counted(route: string, status: number): void;
+  metrics: Pick<Metrics, "managementRequests">;
   refusals: Pick<RefusalLog, "write" | "counted">;
   log: Logger;
 }
 
 export function createAdminApi(options: AdminApiOptions) {
-  const { access, services, counted, refusals, log } = options;
+  const { access, services, metrics, refusals, log } = options;
   const find = createFinder(ROUTES);
   const callLimit = createCallLimit();
   const budget = createWriteBudget(services.bounds);
@@ -109,7 +109,8 @@ export function createAdminApi(options: AdminApiOptions) {
         problem: undefined,
       };
       const reply = await answer(req, seen).catch((error: unknown) => refusal(error, seen, req.method));
-      counted(seen.route ? `${seen.route.method} ${seen.route.path}` : "unknown", reply.status);
+      const route = seen.route ? `${seen.route.method} ${seen.route.path}` : "unknown";
+      metrics.managementRequests.inc({ route, status: reply.status });
       record(req, seen, reply);
       const { headers, ...sent } = await compressed(req, reply);
       send(res, { ...sent, headers: { "X-Request-Id": seen.requestId, ...headers } });

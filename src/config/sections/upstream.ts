@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { TASK_STATUSES } from "../../domain/answers.ts";
+import type { AdapterChoice } from "../../upstream/adapter-choice.ts";
 import { type StatusWords, statusWord } from "../../upstream/answer.ts";
-import type { AdapterChoice } from "../../upstream/dialect.ts";
 import {
   authHeaderRule,
   optionalFileRule,

@@ -1,4 +1,5 @@
-import type { BindCall, VoidCall } from "../../scripts/holds.ts";
+import type { BindCall } from "../../scripts/holds.ts";
+import type { VoidCall } from "../../scripts/uncharged-holds.ts";
 import type { FlushTarget } from "./outbox.ts";
 
 /** A settlement whose outcome in the store may be unknown. It can be sent again: scripts are idempotent. */

@@ -1,6 +1,7 @@
 import { wouldFailAgain } from "../../redis/script-errors.ts";
-import { type Binding, type Voided, voidHold } from "../../scripts/holds.ts";
+import type { Binding } from "../../scripts/holds.ts";
 import type { Run } from "../../scripts/script-definition.ts";
+import { type Voided, voidHold } from "../../scripts/uncharged-holds.ts";
 import type { Logger } from "../../telemetry/log.ts";
 import { ClaimError } from "../claims.ts";
 import type { UnconfirmedCharges } from "./confirming.ts";
@@ -44,10 +45,7 @@ interface OutboxParts extends OutboxOptions {
   reportSize(): void;
 }
 
-/**
- * Settlements that wait for their store, one per request id and script. Beyond the bound the oldest is dropped and logged; its hold ends
- * at the due time.
- */
+/** Settlements that wait for their store, one per request and script. Beyond the bound the oldest is logged and dropped. */
 export function createOutbox(options: OutboxOptions) {
   const { journal, unconfirmed } = options;
   const queues = createQueues();

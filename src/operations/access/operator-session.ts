@@ -133,10 +133,7 @@ export const operatorWords =
 /** Longer than for a customer's request. */
 const WAIT_MS = 1000;
 
-/**
- * Adds `confirmed`: whether every replica has all writes so far. Nobody sends an operator's write again, and Sentinels may promote
- * any of them. @param replicas 0: none are asked
- */
+/** Adds `confirmed`: true if every replica has all writes so far. Any may be promoted, and nobody repeats a write. @param replicas 0: no check */
 export function confirmedByReplicas(nodes: RedisNodes, replicas: number): RedisNodes {
   if (replicas === 0) return nodes;
   const writer = randomUUID();

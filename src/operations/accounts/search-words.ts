@@ -15,10 +15,7 @@ interface WordsFound extends Placed {
   metadata: string | null;
 }
 
-/**
- * Everything with words that begin with this text. @param own accessible accounts; undefined: all
- * @returns at most `limit`; `complete` is false if there may be more
- */
+/** Everything with words that begin with this text. @param own visible accounts; undefined: all @returns at most `limit`; `complete` if all */
 export async function searchWords(
   nodes: RedisNodes,
   q: string,

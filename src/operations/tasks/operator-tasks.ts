@@ -18,9 +18,9 @@ import { readsOfMost, UnreadError, unreadInWords } from "../../redis/partition-r
 import { manyByNode } from "../../redis/pipelines.ts";
 import { scriptsOf } from "../../redis/script-runner.ts";
 import { partitionsOf, type RedisNodes } from "../../redis/store-facts.ts";
-import { voidHold } from "../../scripts/holds.ts";
 import type { HistoryFilter } from "../../scripts/ledger.ts";
 import { observe } from "../../scripts/tasks.ts";
+import { voidHold } from "../../scripts/uncharged-holds.ts";
 import { type ArchivedHistory, readHistory } from "../credits/account-history.ts";
 import type { ReadArchived } from "../credits/references.ts";
 import { transactionOfReference } from "../credits/transactions.ts";

@@ -18,10 +18,7 @@ export interface SentinelAnswer {
   replicas: number;
 }
 
-/**
- * Polls Sentinels where their primary is. Connections are kept between polls. @param address names the Sentinels, and what they call
- * the primary
- */
+/** Polls Sentinels for their primary. Connections are kept between polls. @param address names the Sentinels and the primary */
 export function createSentinels(address: RedisAddress, { tlsCa }: PlacementOptions) {
   const { name = "", hosts, tls, family, sentinelUsername: username, sentinelPassword: password } = address;
   const sentinels = createServerPolls(hosts, { tls, username, password, db: 0, family, tlsCa });

@@ -78,7 +78,7 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     name: "an unasked 100 Continue ends the exchange",
     patches: [
       {
-        file: "src/upstream/interim-answers.ts",
+        file: "src/upstream/json-client.ts",
         from: "withoutInterimAnswers(result[1])",
         to: "result[1]",
       },
@@ -90,14 +90,14 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
   {
     name: "only the first interim answer is skipped",
     patches: [
-      { file: "src/upstream/interim-answers.ts", from: "while (INTERIM", to: "if (INTERIM" },
+      { file: "src/upstream/json-client.ts", from: "while (INTERIM", to: "if (INTERIM" },
       {
-        file: "src/upstream/interim-answers.ts",
+        file: "src/upstream/json-client.ts",
         from: "bytes.length < STATUS_AT + 3 || INTERIM.test(statusLine(bytes));",
         to: "bytes.length < STATUS_AT + 3;",
       },
       {
-        file: "src/upstream/interim-answers.ts",
+        file: "src/upstream/json-client.ts",
         from: "if (end === -1) break;",
         to: "if (end === -1) return rest;",
       },

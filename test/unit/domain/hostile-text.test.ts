@@ -20,11 +20,10 @@ import {
 import { route } from "../../../src/gateway/request-lifecycle.ts";
 import { isTraceState, parseTraceParent } from "../../../src/telemetry/trace.ts";
 import { shownTaskId, upstreamTaskId, withoutSecret } from "../../../src/upstream/answer.ts";
-import { readPoll } from "../../../src/upstream/poll-answer.ts";
 import { endpointOf } from "../../../src/upstream/task-route.ts";
 import { type FormEvents, ImageForm } from "../../../src/upstream/upload-form.ts";
-import { formBoundary, interpretAnswer } from "../../../src/upstream/upload-stream.ts";
-import { readGeneration } from "../../../src/upstream/upstream.ts";
+import { formBoundary } from "../../../src/upstream/upload-stream.ts";
+import { interpretAnswer, readGeneration, readPoll } from "../../support/envelope-answers.ts";
 
 /** A request with one header line, as node:http hands it over. */
 function withHeader(name: string, value: string): IncomingMessage {

@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createAuthenticator } from "../../../src/gateway/authenticate.ts";
 import type { RequestContext } from "../../../src/gateway/http-exchange.ts";
-import { mayConfirm } from "../../../src/gateway/key-memory.ts";
+import { mayConfirm } from "../../../src/gateway/restricted-keys.ts";
 
 // Guarantee: a stolen key that is tried from elsewhere costs the store no more than unknown keys do.
 test("an address that a key is not allowed from has scripts asked only within its limit and budget", () => {

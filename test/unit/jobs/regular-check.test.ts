@@ -14,12 +14,12 @@ function givenCheck(
   verifyArchive?: () => Promise<ArchiveVerification>,
 ) {
   const lines: string[] = [];
-  const asked: number[] = [];
+  const leasesMs: number[] = [];
   const published: LedgerReport[] = [];
   const metrics = createMetrics();
   const check = createLedgerCheck({
     lease: async (ms) => {
-      asked.push(ms);
+      leasesMs.push(ms);
       return result !== undefined || fault !== undefined;
     },
     verify: async () => {
@@ -40,7 +40,7 @@ function givenCheck(
     check: () => check.check(),
     start: check.start,
     lines,
-    asked,
+    leasesMs,
     published,
     violations,
     checkedAt,
@@ -94,9 +94,9 @@ test("another gateway's lease leaves the metrics as they are", async () => {
 });
 
 test("an interval of 0 asks for nothing", async () => {
-  const { check, asked } = givenCheck({ ok: true, accounts: 0, entries: 0, credits, violations: [] }, 0);
+  const { check, leasesMs } = givenCheck({ ok: true, accounts: 0, entries: 0, credits, violations: [] }, 0);
   await check();
-  expect(asked).toEqual([]);
+  expect(leasesMs).toEqual([]);
 });
 
 test("a check that cannot be finished is counted, and changes nothing else", async () => {
@@ -108,9 +108,9 @@ test("a check that cannot be finished is counted, and changes nothing else", asy
 
 // Guarantee: a store that is away for a moment, or a gateway that stops, puts no check off by a whole interval.
 test("a check that cannot be finished is tried again after a twelfth of the interval", async () => {
-  const { check, asked } = givenCheck(undefined, 3_600_000, "no such store");
+  const { check, leasesMs } = givenCheck(undefined, 3_600_000, "no such store");
   await expect(check()).rejects.toThrow("no such store");
-  expect(asked).toEqual([3_600_000, 300_000]);
+  expect(leasesMs).toEqual([3_600_000, 300_000]);
 });
 
 const right: Verification = { ok: true, accounts: 2, entries: 9, credits, violations: [] };
@@ -151,23 +151,23 @@ test.each([
 ])("a gateway looks first after a twelfth of an interval of %s", async (_, intervalMs, firstMs) => {
   vi.useFakeTimers();
   onTestFinished(() => void vi.useRealTimers());
-  const { start, asked } = givenCheck(undefined, intervalMs);
+  const { start, leasesMs } = givenCheck(undefined, intervalMs);
   start();
   await vi.advanceTimersByTimeAsync(firstMs - 1);
-  expect(asked).toEqual([]);
+  expect(leasesMs).toEqual([]);
   await vi.advanceTimersByTimeAsync(1);
-  expect(asked).toEqual([intervalMs]);
+  expect(leasesMs).toEqual([intervalMs]);
   await vi.advanceTimersByTimeAsync(10_000);
-  expect(asked).toEqual([intervalMs, intervalMs]);
+  expect(leasesMs).toEqual([intervalMs, intervalMs]);
 });
 
 // Guarantee: a gateway that has just started does not say that its ledger is never checked.
 test("the interval is known from the start on", async () => {
-  const { start, interval, asked } = givenCheck(undefined, 3_600_000);
+  const { start, interval, leasesMs } = givenCheck(undefined, 3_600_000);
   expect(await interval()).toBe(0);
   start();
   expect(await interval()).toBe(3600);
-  expect(asked).toEqual([]);
+  expect(leasesMs).toEqual([]);
 });
 
 test("each look says the interval that is set now", async () => {

@@ -12,12 +12,12 @@ const ANSWERED: PollOutcome = { outcome: "task", status: "processing", data: "{}
 
 /** Outcomes of every poll at each upstream, by its name. */
 function givenLanes(says: Record<string, PollOutcome | "hangs">) {
-  const asked: Record<string, number> = {};
+  const polls: Record<string, number> = {};
   const lanes = createSweepLanes({
     perSecond: () => 50,
     upstreamName: (tag) => tag ?? "present",
     async poll({ upstream = "present" }, ended) {
-      asked[upstream] = (asked[upstream] ?? 0) + 1;
+      polls[upstream] = (polls[upstream] ?? 0) + 1;
       const outcome = says[upstream];
       if (outcome === "hangs") await new Promise(() => undefined);
       else if (outcome) ended(outcome);
@@ -25,7 +25,7 @@ function givenLanes(says: Record<string, PollOutcome | "hangs">) {
   });
   const add = (upstream: string | undefined, tasks: number): number =>
     Array.from({ length: tasks }, () => lanes.add({ upstream } as OpenRequest)).filter(Boolean).length;
-  return { lanes, add, asked };
+  return { lanes, add, polls };
 }
 
 // Guarantee: a provider that is down delays no task of another.
@@ -34,13 +34,13 @@ test.each<[string, PollOutcome | "hangs"]>([
   ["hangs", "hangs"],
   ["limits us", { outcome: "rate_limited", retryAfterSeconds: 30, detail: "" }],
 ])("while a former upstream %s, the present one is asked at its whole pace", async (_, outcome) => {
-  const { add, asked } = givenLanes({ old: outcome, present: ANSWERED });
+  const { add, polls } = givenLanes({ old: outcome, present: ANSWERED });
   add("old", 150);
   await vi.advanceTimersByTimeAsync(1000);
   add(undefined, 150);
   await vi.advanceTimersByTimeAsync(3500);
-  expect(asked.present).toBe(150);
-  expect(asked.old).toBeLessThan(15);
+  expect(polls.present).toBe(150);
+  expect(polls.old).toBeLessThan(15);
 });
 
 test("a full lane takes no more; it holds up the claims for others only while it moves", async () => {
@@ -65,10 +65,10 @@ test("with nobody who answers, no more is claimed than there is room for", async
 });
 
 test("what cannot be sent does not slow its lane down", async () => {
-  const { add, asked } = givenLanes({ unknown: { outcome: "unroutable", detail: "" } });
+  const { add, polls } = givenLanes({ unknown: { outcome: "unroutable", detail: "" } });
   add("unknown", 150);
   await vi.advanceTimersByTimeAsync(3500);
-  expect(asked.unknown).toBe(150);
+  expect(polls.unknown).toBe(150);
 });
 
 test("so many upstreams have a lane, and one that is not used any more makes room", async () => {
@@ -84,7 +84,7 @@ test("so many upstreams have a lane, and one that is not used any more makes roo
 });
 
 test("an upstream keeps its lane while polls of it hang, and while it is used", async () => {
-  const { lanes, add, asked } = givenLanes({ old: "hangs", used: FAILED, present: ANSWERED });
+  const { lanes, add, polls } = givenLanes({ old: "hangs", used: FAILED, present: ANSWERED });
   add("old", 5);
   add("used", 1);
   await vi.advanceTimersByTimeAsync(9 * MINUTE_MS);
@@ -93,7 +93,7 @@ test("an upstream keeps its lane while polls of it hang, and while it is used", 
   expect(add("new", 1)).toBe(1);
   add("old", 1);
   await vi.advanceTimersByTimeAsync(1000);
-  expect(asked.old, "four at a time").toBe(4);
+  expect(polls.old, "four at a time").toBe(4);
   expect(lanes.silentMs("used")).toBe(10 * MINUTE_MS + 1000);
 });
 
@@ -147,10 +147,10 @@ test.each([
   [20, 20],
   [99, 30],
 ])("an upstream that limits us for %s seconds is left alone for %d", async (retryAfterSeconds, seconds) => {
-  const { add, asked } = givenLanes({ present: { outcome: "rate_limited", retryAfterSeconds, detail: "" } });
+  const { add, polls } = givenLanes({ present: { outcome: "rate_limited", retryAfterSeconds, detail: "" } });
   add(undefined, 2);
   await vi.advanceTimersByTimeAsync(1000 * seconds - 1);
-  expect(asked.present).toBe(1);
+  expect(polls.present).toBe(1);
   await vi.advanceTimersByTimeAsync(1);
-  expect(asked.present).toBe(2);
+  expect(polls.present).toBe(2);
 });

@@ -36,13 +36,13 @@ test("records that one round cannot collect are collected in the next ones, not 
 // Guarantee: an upstream that is down is not hammered by every gateway, and is asked as before once it is back.
 test("an upstream that fails is asked ever more rarely, one that answers as fast as it may be", async () => {
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout", "performance"] });
-  const upstream = { outcome: "failed", asked: 0 };
+  const upstream = { outcome: "failed", pollsMade: 0 };
   const sweeper = givenBacklog(upstream);
   sweeper.start();
   const askedIn = async (ms: number): Promise<number> => {
-    const before = upstream.asked;
+    const before = upstream.pollsMade;
     await vi.advanceTimersByTimeAsync(ms);
-    return upstream.asked - before;
+    return upstream.pollsMade - before;
   };
   expect(await askedIn(60_000)).toBeLessThan(40);
   const whileDown = await askedIn(60_000);
@@ -101,15 +101,17 @@ test.each<[string, PollOutcome]>([
   "many tasks past twice their maximum age end once the upstream %s for long; younger ones wait",
   async (_, says) => {
     vi.useFakeTimers();
-    const { sweeper, asked, ended } = givenOldTasks({ overdue: 400, young: 400, says: () => says });
+    const { sweeper, polledIds, ended } = givenOldTasks({ overdue: 400, young: 400, says: () => says });
     sweeper.start();
     await vi.advanceTimersByTimeAsync(TASKS.maxAgeMs / 10);
-    expect(ended.size, "only what was asked for").toBe(asked.filter((id) => id.startsWith("overdue")).length);
+    expect(ended.size, "only what was asked for").toBe(
+      polledIds.filter((id) => id.startsWith("overdue")).length,
+    );
     await vi.advanceTimersByTimeAsync(60_000);
     expect(ended.size).toBe(400);
     expect([...ended.keys()].filter((id) => id.startsWith("young"))).toEqual([]);
     expect(new Set(ended.values())).toEqual(new Set(["expired"]));
-    expect(asked.length).toBeLessThan(120);
+    expect(polledIds.length).toBeLessThan(120);
     await sweeper.stop();
   },
 );
@@ -120,14 +122,14 @@ test("an upstream that answers is asked about each task, however old", async () 
     { outcome: "failed", detail: "" },
     { outcome: "task", status: "completed", data: "{}" },
   ];
-  const { sweeper, asked, ended } = givenOldTasks({
+  const { sweeper, polledIds, ended } = givenOldTasks({
     overdue: 400,
     young: 0,
     says: (nth) => answers[nth % 2]!,
   });
   sweeper.start();
   await vi.advanceTimersByTimeAsync(240_000);
-  expect([...ended.keys()].sort()).toEqual([...new Set(asked)].sort());
+  expect([...ended.keys()].sort()).toEqual([...new Set(polledIds)].sort());
   expect(ended.size).toBe(400);
   await sweeper.stop();
 });
@@ -137,10 +139,10 @@ test("a task past twice its maximum age ends unanswered only after a while of po
   vi.useFakeTimers();
   const failed: PollOutcome = { outcome: "failed", detail: "" };
   const says = { present: failed };
-  const { sweeper, asked, ended } = givenOldTasks({ overdue: 3, young: 0, says: () => says.present });
+  const { sweeper, polledIds, ended } = givenOldTasks({ overdue: 3, young: 0, says: () => says.present });
   sweeper.start();
   await vi.advanceTimersByTimeAsync(TASKS.maxAgeMs / 10 - 30_000);
-  expect(asked.length).toBeGreaterThan(3);
+  expect(polledIds.length).toBeGreaterThan(3);
   expect(ended.size).toBe(0);
   await vi.advanceTimersByTimeAsync(90_000);
   expect(ended.size).toBe(3);
@@ -207,7 +209,7 @@ const dueTask = (nth: number): OpenRequest => ({
 });
 
 /** More tasks than can be asked for are due, and what the upstream says of each is `upstream.outcome`. */
-function givenBacklog(upstream: { outcome: string; asked: number }) {
+function givenBacklog(upstream: { outcome: string; pollsMade: number }) {
   let tasks = 0;
   return new Sweeper({
     store: { observe: never } as unknown as Store,
@@ -225,7 +227,7 @@ function givenBacklog(upstream: { outcome: string; asked: number }) {
     upstreamOf: () => ({
       tag: "present",
       async poll() {
-        upstream.asked++;
+        upstream.pollsMade++;
         return { outcome: upstream.outcome } as PollOutcome;
       },
     }),
@@ -273,7 +275,7 @@ function givenOldTasks(given: { overdue: number; young: number; says(nth: number
     }),
   );
   const leasedUntilMs = new Map<string, number>();
-  const asked: string[] = [];
+  const polledIds: string[] = [];
   const ended = new Map<string, string>();
   const sweeper = new Sweeper({
     store: {
@@ -300,11 +302,11 @@ function givenOldTasks(given: { overdue: number; young: number; says(nth: number
     },
     upstreamOf: () => ({
       tag: "present",
-      poll: async (taskId) => given.says(asked.push(taskId)),
+      poll: async (taskId) => given.says(polledIds.push(taskId)),
     }),
     metrics: createMetrics(),
     log: createLogger("silent", { write: () => undefined }),
     settings: () => ({ tiers: {}, tasks: TASKS }),
   });
-  return { sweeper, asked, ended };
+  return { sweeper, polledIds, ended };
 }

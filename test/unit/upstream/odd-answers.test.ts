@@ -1,7 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Answer } from "../../../src/upstream/answer.ts";
-import { readPoll } from "../../../src/upstream/poll-answer.ts";
-import { readGeneration } from "../../../src/upstream/upstream.ts";
+import { readGeneration, readPoll } from "../../support/envelope-answers.ts";
 
 const answered = (status: number, body: string): Answer => ({ status, retryAfter: undefined, body });
 

@@ -1,10 +1,13 @@
 import { describe, expect, test } from "vitest";
 import type { Answer } from "../../../src/upstream/answer.ts";
 import type { ExchangeResult } from "../../../src/upstream/json-client.ts";
-import { readPoll as readAnswer } from "../../../src/upstream/poll-answer.ts";
-import { pollOutcome } from "../../../src/upstream/poll-request.ts";
-import { interpretAnswer } from "../../../src/upstream/upload-stream.ts";
-import { generationOutcome, readGeneration } from "../../../src/upstream/upstream.ts";
+import {
+  generationOutcome,
+  interpretAnswer,
+  pollOutcome,
+  readPoll as readAnswer,
+  readGeneration,
+} from "../../support/envelope-answers.ts";
 
 /** A complete answer; an object goes as JSON. */
 function answered(status: number, body: unknown = "", retryAfter?: string): Answer {

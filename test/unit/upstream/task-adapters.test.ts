@@ -3,7 +3,7 @@ import type { AddressInfo } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
 import { createLogger } from "../../../src/telemetry/log.ts";
 import type { Adapter } from "../../../src/upstream/adapter.ts";
-import type { AdapterChoice } from "../../../src/upstream/dialect.ts";
+import type { AdapterChoice } from "../../../src/upstream/adapter-choice.ts";
 import {
   endpointOf,
   type RouteSettings,

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { interpretAnswer } from "../../../src/upstream/upload-stream.ts";
+import { interpretAnswer } from "../../support/envelope-answers.ts";
 import { UPLOADED } from "./upload-stage.ts";
 
 const read = (status: number, body: unknown, retryAfter?: string) =>
