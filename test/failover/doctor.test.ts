@@ -39,7 +39,7 @@ const wrong = (checks: readonly Check[]): string[] => found(checks).filter((line
 
 /** The rights of docs/operations/redis.md, on every node. */
 const RIGHTS =
-  "resetchannels ~tg:* -@all +@read +@write +@scripting +@transaction +@connection -@dangerous +info +time +wait +cluster|slots +cluster|nodes +cluster|keyslot";
+  "resetchannels ~tg:* -@all +@read +@write +@scripting +@transaction +@connection -@dangerous +info +time +wait +bgrewriteaof +cluster|slots +cluster|nodes +cluster|keyslot";
 const withUser = (redisUrl: string): string => redisUrl.replace("://", "://tollgate:secret@");
 
 async function addUser(nodes: readonly RedisNode[]): Promise<void> {

@@ -35,8 +35,8 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
     patches: [
       {
         file: "src/upstream/adapters/envelope.ts",
-        from: "const data = json?.data;",
-        to: "const data = json?.code === 200 ? json.data : undefined;",
+        from: "const isBound = (isObject(json?.data) && json.data.task_id === taskId) || isSuccessCode(codeOf(json));",
+        to: "const isBound = json?.code === 200;",
       },
       {
         file: "src/upstream/adapters/envelope.ts",

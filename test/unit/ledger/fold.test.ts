@@ -25,7 +25,7 @@ test.each([
 
 type Step = [type: "consume" | "recharge" | "reclaim", amount: number, requestId: string];
 
-/** What is found in an account of which a charge of 20 and no refund has left the ledger. */
+/** Violations of an account of which a charge of 20 and no refund has left the ledger. */
 function foundBehindTrimmed(steps: readonly Step[]): string[] {
   const found: string[] = [];
   const report: Report = (invariant, _, message) => void found.push(`${invariant}: ${message}`);
