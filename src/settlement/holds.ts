@@ -11,7 +11,6 @@ import {
   admit,
   type BindCall,
   type Binding,
-  bind,
   type Generation,
   type NewTask,
   type UnknownOutcome,
@@ -46,7 +45,6 @@ const NEAR_LIMIT_SHARE = 0.2;
 
 const UNMETERED_ID_DIGITS = 32;
 
-type TaskIds = ReturnType<typeof createTaskIds>;
 type HoldConnection = Pick<Connection, "of" | "ofName" | "metrics" | "known" | "commandTimeoutMs">;
 
 /** A request that is made from account and task, so that a task is bound once. */
@@ -69,10 +67,6 @@ function voidSettlement(
   return { script: "void", storeId, atMs, settleWithinMs: settleWithinMs(retentionMs), call };
 }
 
-/** Only a Redis Cluster has claims of task ids, which `tasks` takes first. */
-const runBind = ({ of, known }: HoldConnection, tasks: TaskIds, call: BindCall): Promise<Binding> =>
-  known.facts?.cluster ? tasks.bind(call) : of(call.key.partition).run(bind, call);
-
 /** @param settlements keeps what the store could not answer @throws GatewayError `store_unavailable` from `admit` */
 export function createHolds(
   connection: HoldConnection,
@@ -83,7 +77,7 @@ export function createHolds(
   const nowMs = (partition: number): number => connection.of(partition).nowMs();
 
   /** Resolves once a replica or the journal has the charge, too, where that is asked for. Undefined: deferred. */
-  async function charge(generation: Generation, task: NewTask): Promise<Binding | undefined> {
+  async function bind(generation: Generation, task: NewTask): Promise<Binding | undefined> {
     const { partition } = generation.key;
     const charging: Charge = {
       script: "bind",
@@ -94,7 +88,7 @@ export function createHolds(
     };
     try {
       requireStoreOf(connection, charging);
-      const outcome = await runBind(connection, tasks, charging.call);
+      const outcome = await tasks.bind(charging.call);
       settlements.charged(charging, outcome);
       // The partition may have moved meanwhile: then its present primary has answered.
       if (confirm && outcome !== "conflict" && outcome !== "forgotten")
@@ -112,11 +106,11 @@ export function createHolds(
     ),
 
     nowMs,
-    bind: charge,
+    bind,
 
     /** At price 0, without slot or window entry. */
     bindUnmetered: (generation: Generation, task: NewTask): Promise<Binding | undefined> =>
-      charge(unmeteredOf(connection, generation, task), task),
+      bind(unmeteredOf(connection, generation, task), task),
 
     /** After this no task can come. `unsent` also removes the window entry. Undefined: deferred. */
     async voidHold(

@@ -23,6 +23,23 @@ test.each([
   expect(names).toEqual(found);
 });
 
+// Guarantee: credits are taken and given only by entries that may do so.
+test.each([
+  ["trial", "-5", "recharge", ["balance", "chain"]],
+  ["trial", "5", "consume", ["chain"]],
+  ["trial", "5", "recharge", []],
+  ["reversal", "5", "consume", ["chain"]],
+])("a %s of %s with the type %s", (kind, amount, type, found) => {
+  const names: string[] = [];
+  const entry = { ...GRANT, ...{ kind, amount, type, balance_after: amount, reason: "r", of: "order 0" } };
+  addEntry(
+    emptyFold(),
+    ledgerEntry(0, ["5-0", Object.entries(entry).flat()]),
+    (name) => void names.push(name),
+  );
+  expect(names).toEqual(found);
+});
+
 type Step = [type: "consume" | "recharge" | "reclaim", amount: number, requestId: string];
 
 /** Violations of an account of which a charge of 20 and no refund has left the ledger. */
