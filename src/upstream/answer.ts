@@ -25,6 +25,13 @@ export const isRedirect = (status: number): boolean => REDIRECTS.has(status);
 export const isSuccessCode = (code: number | undefined): boolean =>
   code === undefined || code === 0 || isSuccessStatus(code);
 
+/** The answer's code, a number; some upstreams write it as a text of digits. Undefined for anything else. */
+export function codeOf(envelope: Envelope): number | undefined {
+  const code = envelope?.code;
+  if (typeof code === "string" && /^\d{1,6}$/.test(code)) return Number(code);
+  return typeof code === "number" ? code : undefined;
+}
+
 /** The id of a task, if the answer has one, whatever else it says. */
 export function taskIdIn(envelope: Envelope): string | undefined {
   const data = isObject(envelope?.data) ? envelope.data : undefined;
