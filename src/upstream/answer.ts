@@ -187,10 +187,8 @@ function percent(value: unknown): number | undefined {
   return typeof number === "number" && number >= 0 && number <= 100 ? number : undefined;
 }
 
-const ANY_UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
-
 export const isUtcTime = (value: unknown): value is string =>
-  typeof value === "string" && ANY_UTC_TIME.test(value) && !Number.isNaN(Date.parse(value));
+  typeof value === "string" && UTC_TIME.test(value) && !Number.isNaN(Date.parse(value));
 
 /** A time as ISO 8601 in UTC; of Unix seconds or milliseconds, too. Undefined for a time without a zone. */
 export function utcTime(value: unknown): string | undefined {

@@ -94,6 +94,15 @@ test.each([
   expect(read(200, { ...UPLOADED, data })).toMatchObject({ outcome: "answered", expiresAt: expires_at });
 });
 
+// Strict readers of ISO 8601 fail at them.
+test.each([
+  ["2026-02-31T00:05:00Z", "2026-03-03T00:05:00.000Z"],
+  ["2026-01-01T24:00:00+00:00", "2026-01-02T00:00:00.000Z"],
+])("an expiry of %j, which no calendar has, goes on as %j", (expires_at, expiresAt) => {
+  const data = { ...UPLOADED.data, expires_at };
+  expect(read(200, { ...UPLOADED, data })).toMatchObject({ outcome: "answered", expiresAt });
+});
+
 describe("a refusal", () => {
   test("by HTTP 4xx keeps the status, the code and the text", () => {
     expect(read(415, { code: 4150, error: "not an image", msg: "no" })).toEqual({
