@@ -2,6 +2,7 @@ import { request as requestHttps } from "node:https";
 import type { Config } from "../config/config.ts";
 import { parseObject } from "../domain/json.ts";
 import { ENVELOPE_CHOICE } from "../upstream/adapter-choice.ts";
+import { codeOf } from "../upstream/answer.ts";
 import { type GatewayIdentity, gatewayHeaders } from "../upstream/gateway-headers.ts";
 import {
   createJsonClient,
@@ -182,8 +183,8 @@ export function judgeUpstream(exchanged: ExchangeResult, host: string, tookMs: n
     );
   }
   const { status } = exchanged;
-  const code = parseObject(exchanged.body)?.code;
-  if (typeof code !== "number") return withoutEnvelope(host, status);
+  const code = codeOf(parseObject(exchanged.body));
+  if (code === undefined) return withoutEnvelope(host, status);
   if ([status, code].some((each) => REFUSED.includes(each))) return refusesUs(host, status, `code ${code}`);
   if (status === 429 || code === 429 || status >= 500 || (code >= 500 && code < 600)) {
     return warning(

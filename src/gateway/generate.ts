@@ -212,8 +212,11 @@ async function voidRefused(
   const { gateway, config, exchange } = context;
   // A request that the gateway itself did not send uses nothing, not even a place in the window.
   const reason = outcome.outcome === "overloaded" ? "unsent" : "refused";
-  const state = await storeStep(context, "VOID", gateway.store.voidHold(generation, config.tiers, reason));
-  exchange.state = state ?? exchange.state;
+  const voided = await storeStep(context, "VOID", gateway.store.voidHold(generation, config.tiers, reason));
+  exchange.state = voided?.state ?? exchange.state;
+  // Its callback came first, and the upstream has confirmed the task.
+  if (voided?.outcome === "bound")
+    return leaveUnknown(context, generation, { outcome: "unclear", detail: outcome.detail });
   return generationRefusal(context, outcome);
 }
 

@@ -15,7 +15,7 @@ import {
   type NewTask,
   type UnknownOutcome,
 } from "../scripts/holds.ts";
-import { type Unclear, unclear, voidHold } from "../scripts/uncharged-holds.ts";
+import { type Unclear, unclear, type Voided, voidHold } from "../scripts/uncharged-holds.ts";
 import { madeOnce } from "../telemetry/metrics/factory.ts";
 
 /**
@@ -112,19 +112,19 @@ export function createHolds(
     bindUnmetered: (generation: Generation, task: NewTask): Promise<Binding | undefined> =>
       bind(unmeteredOf(connection, generation, task), task),
 
-    /** After this no task can come. `unsent` also removes the window entry. Undefined: deferred. */
+    /** After this no task can come, but one that a callback has bound. `unsent` also removes the window entry. Undefined: deferred. */
     async voidHold(
       generation: Generation,
       tiers: Tiers,
       reason: "refused" | "unsent" = "refused",
-    ): Promise<LimitState | undefined> {
+    ): Promise<Voided | undefined> {
       const settlement = voidSettlement(connection, generation, reason);
       try {
         requireStoreOf(connection, settlement);
         const { run } = connection.of(generation.key.partition);
-        const { outcome, state } = await run(voidHold, { ...settlement.call, tiers });
-        settlements.voided(outcome);
-        return state;
+        const voided = await run(voidHold, { ...settlement.call, tiers });
+        settlements.voided(voided.outcome);
+        return voided;
       } catch {
         await settlements.defer(settlement);
         return undefined;

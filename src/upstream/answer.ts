@@ -25,6 +25,13 @@ export const isRedirect = (status: number): boolean => REDIRECTS.has(status);
 export const isSuccessCode = (code: number | undefined): boolean =>
   code === undefined || code === 0 || isSuccessStatus(code);
 
+/** The answer's code, a number; some upstreams write it as a text of digits. Undefined for anything else. */
+export function codeOf(envelope: Envelope): number | undefined {
+  const code = envelope?.code;
+  if (typeof code === "string" && /^\d{1,6}$/.test(code)) return Number(code);
+  return typeof code === "number" ? code : undefined;
+}
+
 /** The id of a task, if the answer has one, whatever else it says. */
 export function taskIdIn(envelope: Envelope): string | undefined {
   const data = isObject(envelope?.data) ? envelope.data : undefined;
@@ -180,10 +187,8 @@ function percent(value: unknown): number | undefined {
   return typeof number === "number" && number >= 0 && number <= 100 ? number : undefined;
 }
 
-const ANY_UTC_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)$/;
-
 export const isUtcTime = (value: unknown): value is string =>
-  typeof value === "string" && ANY_UTC_TIME.test(value) && !Number.isNaN(Date.parse(value));
+  typeof value === "string" && UTC_TIME.test(value) && !Number.isNaN(Date.parse(value));
 
 /** A time as ISO 8601 in UTC; of Unix seconds or milliseconds, too. Undefined for a time without a zone. */
 export function utcTime(value: unknown): string | undefined {

@@ -282,6 +282,9 @@ export function overloaded(refusal: GateRefusal, limit: string): { outcome: "ove
 
 /** A longer interim answer is left to the client, which ends the connection. */
 const INTERIM_BYTES_MAX = 8192;
+/** More of them before one answer end the connection. */
+export const INTERIM_ANSWERS_MAX = 1000;
+export const tooManyInterim = (): Error => new Error(`more than ${INTERIM_ANSWERS_MAX} interim answers`);
 const HEAD_END = "\r\n\r\n";
 const STATUS_AT = 9;
 const ONE = 0x31;
@@ -302,6 +305,7 @@ export const skippingInterimAnswers =
 function withoutInterimAnswers<T extends Socket>(socket: T): T {
   const read = socket.read;
   let held: Buffer | undefined;
+  let skipped = 0;
   // The first bytes after something was written are the beginning of an answer; all others are left as they are.
   let answeredBytes = socket.bytesWritten;
   socket.read = (size?: number): Buffer | null => {
@@ -310,10 +314,17 @@ function withoutInterimAnswers<T extends Socket>(socket: T): T {
     const { bytesWritten } = socket;
     if (bytesWritten === answeredBytes) return chunk;
     const isFinal = held === undefined && chunk.length > STATUS_AT && chunk[STATUS_AT] !== ONE;
-    const bytes = isFinal ? chunk : behindInterim(held === undefined ? chunk : Buffer.concat([held, chunk]));
+    let bytes = held === undefined ? chunk : Buffer.concat([held, chunk]);
+    for (let end = isFinal ? 0 : interimEnd(bytes); end > 0; end = interimEnd(bytes), skipped++)
+      bytes = bytes.subarray(end);
+    if (skipped > INTERIM_ANSWERS_MAX) {
+      socket.destroy(tooManyInterim());
+      return null;
+    }
     if (isFinal || !mayBeInterim(bytes)) {
       answeredBytes = bytesWritten;
       held = undefined;
+      skipped = 0;
       return bytes;
     }
     held = bytes;
@@ -322,14 +333,10 @@ function withoutInterimAnswers<T extends Socket>(socket: T): T {
   return socket;
 }
 
-function behindInterim(bytes: Buffer): Buffer {
-  let rest = bytes;
-  while (INTERIM.test(statusLine(rest))) {
-    const end = rest.indexOf(HEAD_END);
-    if (end === -1) break;
-    rest = rest.subarray(end + HEAD_END.length);
-  }
-  return rest;
+/** Where the first answer ends, if it is an interim one; otherwise 0. */
+function interimEnd(bytes: Buffer): number {
+  const end = INTERIM.test(statusLine(bytes)) ? bytes.indexOf(HEAD_END) : -1;
+  return end === -1 ? 0 : end + HEAD_END.length;
 }
 
 /** True if these bytes can begin an interim (1xx) answer, so more must follow. */

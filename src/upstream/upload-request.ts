@@ -5,6 +5,7 @@ import { PassThrough } from "node:stream";
 import { createProxyServer } from "http-proxy-3";
 import { type Answer, withoutSecret } from "./answer.ts";
 import type { CheckedForm } from "./dialect.ts";
+import { INTERIM_ANSWERS_MAX, tooManyInterim } from "./json-client.ts";
 import type { FileSink, ImageType } from "./upload-form.ts";
 
 export const ANSWER_BYTES_MAX = 65_536;
@@ -71,6 +72,10 @@ export function openUpload(
   proxy.on("proxyReq", (proxyReq, _req, _res, _options, socket) => {
     proxyReq.once("close", () => {
       if (!responding) on.failed("connection closed without an answer");
+    });
+    let interim = 0;
+    proxyReq.on("information", () => {
+      if (++interim > INTERIM_ANSWERS_MAX) proxyReq.destroy(tooManyInterim());
     });
     limitConnect(socket, target);
     form.attach(proxyReq);

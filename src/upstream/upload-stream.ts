@@ -9,7 +9,7 @@ import { isHttpsUrl } from "../domain/urls.ts";
 import type { Carried } from "../telemetry/trace.ts";
 import type { Uploaded } from "./adapter.ts";
 import { type AdapterChoice, ENVELOPE_CHOICE } from "./adapter-choice.ts";
-import { type Answer, isUtcTime, utcTime } from "./answer.ts";
+import { type Answer, utcTime } from "./answer.ts";
 import { describeAnswer, excerptOf } from "./answer-excerpt.ts";
 import {
   AdapterMistake,
@@ -262,7 +262,6 @@ function imageOf({ url, expiresAt, data = {} }: Extract<Uploaded, { outcome: "up
 }
 
 function expiryOf(expiresAt: unknown): string {
-  if (isUtcTime(expiresAt)) return expiresAt;
   if (expiresAt === undefined) return new Date(Date.now() + IMAGE_LIFETIME_MS).toISOString();
   const time = utcTime(expiresAt);
   if (time === undefined) throw new AdapterMistake("returned an upload with an expiry that is no time");

@@ -2,7 +2,7 @@ import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { consumed, expectSound, makeDue, readLedger } from "../support/audit.ts";
 import type { MadeTask } from "../support/callback-upstream.ts";
-import { expectStatus, type TestGateway, until } from "../support/gateway.ts";
+import { expectStatus, type Reply, type TestGateway, until } from "../support/gateway.ts";
 import {
   callBack,
   callbackCounts,
@@ -76,17 +76,40 @@ test("a completed task of an unknown outcome is charged and ends with its one ca
   await expectCharged(key, task, 0);
 });
 
-test("a callback that comes before the create's answer binds, and the answer finds it bound", async () => {
-  const key = await stage.gateway.givenKey();
+/** A generation whose callback comes, and is charged, before the upstream answers it. */
+async function calledBackFirst(
+  key: IssuedKey,
+  headers = {},
+): Promise<{ task: MadeTask; reply: Promise<Reply> }> {
   stage.upstream.behave({ create: "hang" });
   const before = stage.upstream.tasks.length;
-  const reply = storyboard(stage.gateway, key);
+  const reply = storyboard(stage.gateway, key, undefined, headers);
   await until(() => stage.upstream.tasks.length > before, "the task to be made");
   const task = stage.latest();
   expectStatus(await callBack(stage.gateway, task), 200);
   await expectCharged(key, task, 1);
+  return { task, reply };
+}
+
+test("a callback that comes before the create's answer binds, and the answer finds it bound", async () => {
+  const key = await stage.gateway.givenKey();
+  const { task, reply } = await calledBackFirst(key);
   task.answer();
   expectStatus(await reply, 200);
+  await expectCharged(key, task, 1);
+});
+
+// A refusal says that nothing is charged.
+test("a create that is refused after its callback was charged is no refusal to the customer", async () => {
+  const key = await stage.gateway.givenKey();
+  const headers = { "idempotency-key": "order-1" };
+  const { task, reply } = await calledBackFirst(key, headers);
+  task.refuse();
+  const { status, body } = await reply;
+  expect({ status, body }).toMatchObject({ status: 502, body: { code: 502 } });
+  const repeat = await storyboard(stage.gateway, key, undefined, headers);
+  expectStatus(repeat, 200);
+  expect(repeat.body.data.task_id).toBe(task.taskId);
   await expectCharged(key, task, 1);
 });
 

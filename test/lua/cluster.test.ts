@@ -83,7 +83,7 @@ test("an account lives its whole life on a cluster", async () => {
   await stage.givenTask(failed!);
   expect(await stage.observe(failed!, "failed")).toMatchObject({ refunded: 10 });
   await stage.admit(refused!);
-  expect(await stage.store.voidHold(refused!, stage.tiers)).toMatchObject({ active: 0 });
+  expect(await stage.store.voidHold(refused!, stage.tiers)).toMatchObject({ state: { active: 0 } });
   await expectSwept(stage, key);
   expect(await stage.credits(key)).toMatchObject({ balance: 110, totalUsed: 10, state: { active: 0 } });
   const verified = await verifyLedger(oneNode(connection.redis), { accountIds: [accountId] });

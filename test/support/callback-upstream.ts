@@ -14,6 +14,7 @@ export interface MadeTask {
   status: "processing" | "completed" | "failed";
   /** Answers the generation that hangs. */
   answer(): void;
+  refuse(): void;
 }
 
 export type CallbackUpstream = Awaited<ReturnType<typeof givenCallbackUpstream>>;
@@ -38,10 +39,11 @@ export async function givenCallbackUpstream() {
     const taskId = `task_${randomUUID()}`;
     const answer = (): void =>
       send(response, 200, { code: 200, msg: "success", data: { task_id: taskId, status: "pending" } });
+    const refuse = (): void => send(response, 422, { code: 422, msg: "No", error: "No" });
     const { callBackUrl } = body;
     const address = typeof callBackUrl === "string" ? callBackUrl : undefined;
-    tasks.push({ taskId, body, callBackUrl: address, status: "processing", answer });
-    if (create === "refuse") send(response, 422, { code: 422, msg: "No", error: "No" });
+    tasks.push({ taskId, body, callBackUrl: address, status: "processing", answer, refuse });
+    if (create === "refuse") refuse();
     if (create === "answer") answer();
     if (create === "reset") response.destroy();
   }

@@ -115,4 +115,4 @@ const UNMETERED = " unmetered";
 const queueOf = (settlement: Settlement): string =>
   (settlement.storeId ?? "") + (isUnmetered(settlement) ? UNMETERED : "");
 
-const nameOf = ({ script, call }: Settlement): string => `${script}:${call.requestId}`;
+export const nameOf = ({ script, call }: Settlement): string => `${script}:${call.requestId}`;

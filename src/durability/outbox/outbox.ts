@@ -12,6 +12,7 @@ import {
   FLUSH_BATCH,
   isUnmetered,
   logFieldsOf,
+  nameOf,
   type Queue,
   type Queues,
   type Settlement,
@@ -55,7 +56,7 @@ export function createOutbox(options: OutboxOptions) {
     options.changed({ entries: size(), ofOtherStores: size() - sizeFor(present) });
   const parts: OutboxParts = { ...options, queues, reportSize };
   const keeping = new Keeping(parts);
-  const sending = createSending(parts);
+  const sending = createSending(parts, keeping);
 
   return {
     ...keeping,
@@ -183,11 +184,13 @@ function take(
   settlements: readonly Settlement[],
   found: () => void,
 ): void {
-  const answered = unconfirmed ? settlements.filter(isAcknowledged) : [];
+  // A charge that was answered later has two lines.
+  const latest = [...new Map(settlements.map((one) => [nameOf(one), one])).values()];
+  const answered = unconfirmed ? latest.filter(isAcknowledged) : [];
   for (const charge of answered) unconfirmed?.add(charge, undefined);
   if (answered.length > 0)
     log.info({ entries: answered.length }, "answered charges of a gateway that ended are sent again");
-  const waiting = unconfirmed ? settlements.filter((one) => !isAcknowledged(one)) : settlements;
+  const waiting = unconfirmed ? latest.filter((one) => !isAcknowledged(one)) : latest;
   if (waiting.length === 0) return;
   waiting.forEach(queues.add);
   log.warn({ entries: waiting.length }, "settlements of a gateway that ended are replayed");
@@ -216,17 +219,17 @@ export interface FlushTarget {
 
 type Done = (settlement: Settlement) => void;
 
-function createSending(parts: OutboxParts) {
+function createSending(parts: OutboxParts, keeping: Keeping) {
   const { queues, unconfirmed } = parts;
   async function inTurn(target: FlushTarget, settlements: readonly Settlement[], done: Done): Promise<void> {
     for (let at = 0; at < settlements.length; at += FLUSH_BATCH)
-      await sendSome(parts, target, settlements.slice(at, at + FLUSH_BATCH), done);
+      await sendSome(parts, keeping, target, settlements.slice(at, at + FLUSH_BATCH), done);
   }
   return {
     async all(target: FlushTarget, queue: Queue): Promise<void> {
       const next = (): Settlement[] => queues.nextFor(target, queue);
       for (let batch = next(); batch.length > 0; batch = next())
-        await sendSome(parts, target, batch, (settlement) => queues.remove(queue, settlement));
+        await sendSome(parts, keeping, target, batch, (settlement) => queues.remove(queue, settlement));
     },
     waitingForClaim: (target: FlushTarget, queue: Queue): Promise<void> =>
       inTurn(target, queues.waitingForClaimOf(target, queue), (one) => queues.remove(queue, one)),
@@ -239,6 +242,7 @@ function createSending(parts: OutboxParts) {
 /** @param done called for each that has an answer, or is given up */
 async function sendSome(
   parts: OutboxParts,
+  keeping: Keeping,
   target: FlushTarget,
   settlements: readonly Settlement[],
   done: Done,
@@ -251,7 +255,8 @@ async function sendSome(
         done(settlement);
         // If its partition has moved meanwhile, another primary has answered.
         const runId = target.has(settlement) ? target.runId : undefined;
-        if (charged) unconfirmed?.add({ ...charged, replay: true, acknowledged: true }, runId);
+        if (charged?.acknowledged) unconfirmed?.add(charged, runId);
+        else if (charged && unconfirmed) await keeping.keepAnswered(charged, runId);
       } catch (error) {
         if (!(error instanceof ClaimError)) throw error;
         // This primary is not at fault, and is used without it.

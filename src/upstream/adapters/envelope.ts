@@ -10,7 +10,15 @@ import type {
   Rejection,
   Uploaded,
 } from "../adapter.ts";
-import { type Envelope, isRedirect, isSuccessCode, isSuccessStatus, isUtcTime, taskIdIn } from "../answer.ts";
+import {
+  codeOf,
+  type Envelope,
+  isRedirect,
+  isSuccessCode,
+  isSuccessStatus,
+  isUtcTime,
+  taskIdIn,
+} from "../answer.ts";
 
 /** The interface's own shapes: an upstream that speaks what this gateway serves. What its answers mean: decision 0003. */
 export const ENVELOPE: Adapter = {
@@ -51,7 +59,7 @@ function taskIn(envelope: Envelope): Readonly<Record<string, unknown>> | undefin
 
 /** A success with a code that means something else, a redirect, or HTTP 4xx. */
 function isRefusal(status: number, envelope: Envelope): boolean {
-  if (isSuccessStatus(status)) return typeof envelope?.code === "number" && !isSuccessCode(envelope.code);
+  if (isSuccessStatus(status)) return !isSuccessCode(codeOf(envelope));
   return isRedirect(status) || (status >= 400 && status < 500);
 }
 
@@ -59,8 +67,8 @@ function polled(response: AdapterResponse, _task: PolledTask): Polled {
   const { status, json } = response;
   const isSuccess = isSuccessStatus(status);
   const task = taskIn(json);
-  if (isSuccess && isSuccessCode(codeOf(json)) && task) return described(task);
-  const code = typeof json?.code === "number" ? json.code : undefined;
+  const code = codeOf(json);
+  if (isSuccess && isSuccessCode(code) && task) return described(task);
   if (code === 404 && (status === 404 || isSuccess)) return { outcome: "gone" };
   // Without an envelope it is not the API that does not know the task.
   if (isRedirect(status) || (status === 404 && (code === undefined || code === 200)))
@@ -76,8 +84,7 @@ function described(data: Readonly<Record<string, unknown>>): Polled {
   return { outcome: "task", status: typeof data.status === "string" ? data.status : "", task: data };
 }
 
-const isTransient = (n: unknown): boolean =>
-  n === 408 || n === 425 || (typeof n === "number" && n >= 500 && n < 600);
+const isTransient = (n = 0): boolean => n === 408 || n === 425 || (n >= 500 && n < 600);
 
 /** An answer without a code is not the API's. */
 function isAboutTask(status: number, code: number | undefined): boolean {
@@ -87,11 +94,12 @@ function isAboutTask(status: number, code: number | undefined): boolean {
 /** The envelope's code counts as much as the status. */
 function uploaded(response: AdapterResponse): Uploaded {
   const { status, json } = response;
-  const code = json?.code;
+  const code = codeOf(json);
   if (isTransient(status) || isTransient(code)) return { outcome: "failed" };
   if (isRedirect(status) || (status >= 400 && status < 500)) return rejection(response, "request");
-  if (!isSuccessStatus(status) || !Number.isSafeInteger(code)) return { outcome: "failed" };
-  return isSuccessCode(code as number) ? image(json?.data) : rejection(response, "request");
+  if (!isSuccessStatus(status) || code === undefined || !Number.isSafeInteger(code))
+    return { outcome: "failed" };
+  return isSuccessCode(code) ? image(json?.data) : rejection(response, "request");
 }
 
 /** A success whose data have the fields that the API promises. */
@@ -119,7 +127,8 @@ const LIMITS = new Set([429, 2001, 2004]);
 
 /** HTTP 4xx, a redirect, or a success with another body code. @param of what a 404 is about */
 function rejection({ status, json }: AdapterResponse, of: "task" | "request"): Rejection {
-  const code = Number.isSafeInteger(json?.code) ? (json?.code as number) : status;
+  const given = codeOf(json);
+  const code = given !== undefined && Number.isSafeInteger(given) ? given : status;
   const text = textOf(json);
   const isModerated = (n: number): boolean => n === 403 && isAboutContent(text);
   // A 404 about a request, and a redirect, mean that our address is wrong.
@@ -140,13 +149,6 @@ const isAboutContent = (text: string | undefined): boolean =>
 function shownStatus(status: number, code: number): number {
   const is4xx = (n: number): boolean => Number.isInteger(n) && n >= 400 && n < 500;
   return is4xx(status) ? status : is4xx(code) ? code : 502;
-}
-
-/** The envelope's code. Some upstreams write it as a text of digits. */
-function codeOf(envelope: Envelope): number | undefined {
-  const code = envelope?.code;
-  if (typeof code === "string" && /^\d{1,6}$/.test(code)) return Number(code);
-  return typeof code === "number" ? code : undefined;
 }
 
 /** The upstream's own text; undefined if it has none. Common frameworks put it in one of these places. */

@@ -12,6 +12,7 @@ import type {
   Unsupported,
   Uploaded,
 } from "../adapter.ts";
+import { codeOf } from "../answer.ts";
 
 // The jobs API of kie.ai: https://docs.kie.ai/market/common/get-task-detail and the pages of its Sora 2 models. Every answer has a
 // code in its body, mostly with HTTP 200. docs/upstreams.md shows what each of them becomes.
@@ -186,13 +187,8 @@ const isRawNumber = (value: unknown): value is { rawJSON: string } =>
 
 /** The code of the body, which counts whatever the status is; else the status. */
 function meaningOf({ status, json }: AdapterResponse): number {
-  const code = codeOf(json?.code);
+  const code = codeOf(json);
   return code === undefined || isSuccess(code) ? status : code;
-}
-
-function codeOf(code: unknown): number | undefined {
-  if (typeof code === "string" && /^\d{1,6}$/.test(code)) return Number(code);
-  return Number.isSafeInteger(code) ? (code as number) : undefined;
 }
 
 const isSuccess = (code: number): boolean => code === 0 || (code >= 200 && code < 300);
@@ -231,7 +227,7 @@ const boundedText = (value: unknown): string | undefined =>
 
 function polled(response: AdapterResponse, { taskId: polledId }: { taskId: string }): Polled {
   const { status, json } = response;
-  const code = codeOf(json?.code);
+  const code = codeOf(json);
   const named = idIn(response);
   const task = named === undefined ? undefined : taskOf(response, named, code ?? status);
   if (task) return task;

@@ -90,16 +90,11 @@ export const UPSTREAM_CONTROLS: readonly Control[] = [
   {
     name: "only the first interim answer is skipped",
     patches: [
-      { file: "src/upstream/json-client.ts", from: "while (INTERIM", to: "if (INTERIM" },
+      { file: "src/upstream/json-client.ts", from: "end = interimEnd(bytes), skipped++", to: "end = 0" },
       {
         file: "src/upstream/json-client.ts",
         from: "bytes.length < STATUS_AT + 3 || INTERIM.test(statusLine(bytes));",
         to: "bytes.length < STATUS_AT + 3;",
-      },
-      {
-        file: "src/upstream/json-client.ts",
-        from: "if (end === -1) break;",
-        to: "if (end === -1) return rest;",
       },
     ],
     run: misbehaving("begins_with_100_102_103_100"),

@@ -70,6 +70,7 @@ test("doctor judges clock and latency by how far they are off", () => {
 test.each([
   [200, '{"code":200,"data":{}}', "ok"],
   [404, '{"code":404,"msg":"Task not found"}', "ok"],
+  [404, '{"code":"404","msg":"Task not found"}', "ok"],
   [200, '{"code":404,"msg":"Task not found"}', "ok"],
   [404, "<html>nginx</html>", "fail"],
   [200, '{"status":"fine"}', "fail"],

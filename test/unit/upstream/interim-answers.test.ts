@@ -126,3 +126,21 @@ test.each([
   const { upstream } = await givenUpstream(whole(answer));
   expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({ outcome });
 });
+
+// Guarantee: what an upstream sends without end is bounded by number, not only by time.
+test.each([
+  ["100", CONTINUE],
+  ["103", HINTS],
+])("interim answers %s without end close the connection", async (_, interim) => {
+  const { upstream } = await givenUpstream((socket) => {
+    const flood = (): void => {
+      while (!socket.destroyed && socket.write(interim.repeat(100)));
+    };
+    socket.on("drain", flood);
+    flood();
+  });
+  expect(await upstream.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toEqual({
+    outcome: "unclear",
+    detail: "more than 1000 interim answers",
+  });
+});

@@ -185,7 +185,8 @@ describe("a generation: unknown, so that the hold stays", () => {
     ["HTTP 200 with an array", answered(200, [])],
     ["HTTP 200 with null", answered(200, "null")],
     ["HTTP 200 without a code", answered(200, { data: { task: "x" } })],
-    ["HTTP 200 with a code that is a string", answered(200, { code: "422", data: { task: "x" } })],
+    ["HTTP 200 with a code that is a word", answered(200, { code: "INVALID", data: { task: "x" } })],
+    ["HTTP 200 with a text code of success", answered(200, { code: "200", data: { task: "x" } })],
     ["HTTP 200 with code 0", answered(200, error(0, "ok"))],
     ["HTTP 202 with code 202", answered(202, error(202, "accepted"))],
     ["no data", answered(200, { code: 200 })],
@@ -284,6 +285,8 @@ describe("a generation: the definite no", () => {
     ["a 4xx with a code that claims success", answered(400, error(200)), 400, 400],
     ["a 4xx without an envelope", answered(422, "<html>"), 422, 422],
     ["HTTP 200 with a 4xx code", answered(200, error(422)), 422, 422],
+    ["HTTP 200 with a 4xx code as text", answered(200, { code: "422", data: { task: "x" } }), 422, 422],
+    ["a 4xx with a code of its own as text", answered(400, { code: "1001" }), 400, 1001],
     ["HTTP 200 with a 5xx code", answered(200, error(500)), 502, 500],
     ["HTTP 200 with a code that is no status", answered(200, error(1001)), 502, 1001],
     ["HTTP 200 with a code that is no whole number", answered(200, error(422.5)), 502, 502],
@@ -413,7 +416,6 @@ describe("a poll", () => {
     ["HTTP 503", answered(503)],
     ["HTTP 504", answered(504)],
     ["HTTP 303", answered(303)],
-    ["HTTP 202 with a code for an error and a task", answered(202, { code: "501", data: task })],
     ["HTTP 500 with a task", answered(500, { code: 200, data: task })],
   ])("%s makes no sense: failed", (_, exchanged) => {
     expect(readPoll(exchanged, ID)).toMatchObject({ outcome: "failed" });
@@ -540,6 +542,7 @@ describe("a poll", () => {
   test("an envelope with code 404, as HTTP 404 or 200: gone", () => {
     expect(readPoll(answered(404, error(404)), ID)).toEqual({ outcome: "gone" });
     expect(readPoll(answered(200, error(404)), ID)).toEqual({ outcome: "gone" });
+    expect(readPoll(answered(404, { code: "404" }), ID)).toEqual({ outcome: "gone" });
   });
 
   // Guarantee: the page of an ingress or a wrong path never ends a task.
@@ -547,7 +550,7 @@ describe("a poll", () => {
     ["nothing", answered(404)],
     ["HTML", answered(404, "<html>404 page not found</html>")],
     ["a framework's JSON", answered(404, { statusCode: 404, error: "Not Found", message: "no route" })],
-    ["a code that is a string", answered(404, { code: "404" })],
+    ["a code that is a word", answered(404, { code: "NOT_FOUND" })],
     ["an array", answered(404, [error(404)])],
     ["an envelope of success", answered(404, { code: 200, msg: "success", data: task })],
   ])("HTTP 404 with %s is not the API's: misrouted", (_, exchanged) => {
@@ -591,6 +594,7 @@ describe("a poll", () => {
 
   test.each<[string, Answer]>([
     ["HTTP 200 with code 501 and a text about the task", answered(200, error(501, "task_1 failed"))],
+    ["HTTP 202 with code 501 as text and a task", answered(202, { code: "501", data: task })],
     ["a proxy's 400", answered(400, "<html>")],
     ["HTTP 408", answered(408, error(408))],
     ["HTTP 425", answered(425, error(425))],

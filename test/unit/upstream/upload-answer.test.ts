@@ -14,7 +14,7 @@ test("only HTTP 2xx with a code of success, a URL and an expiry is a success", (
     data: UPLOADED.data,
   };
   for (const status of [200, 201, 202, 203, 206]) expect(read(status, UPLOADED)).toEqual(success);
-  for (const code of [0, 201, 202]) expect(read(200, { ...UPLOADED, code })).toEqual(success);
+  for (const code of [0, 201, 202, "200"]) expect(read(200, { ...UPLOADED, code })).toEqual(success);
   for (const status of [204, 303, 304]) expect(read(status, "").outcome).toBe("upstream_failed");
   for (const status of [303, 304]) expect(read(status, UPLOADED).outcome).toBe("upstream_failed");
   for (const status of [301, 302, 307, 308]) expect(read(status, UPLOADED).outcome).toBe("refused_gateway");
@@ -29,7 +29,7 @@ test.each([
   ["null", "null"],
   ["a string", '"ok"'],
   ["no code", { data: UPLOADED.data }],
-  ["a code that is text", { ...UPLOADED, code: "200" }],
+  ["a code that is a word", { ...UPLOADED, code: "OK" }],
   ["a code that is no whole number", { ...UPLOADED, code: 200.5 }],
   ["no data", { code: 200 }],
   ["data that is a list", { code: 200, data: [UPLOADED.data] }],
@@ -94,6 +94,15 @@ test.each([
   expect(read(200, { ...UPLOADED, data })).toMatchObject({ outcome: "answered", expiresAt: expires_at });
 });
 
+// Strict readers of ISO 8601 fail at them.
+test.each([
+  ["2026-02-31T00:05:00Z", "2026-03-03T00:05:00.000Z"],
+  ["2026-01-01T24:00:00+00:00", "2026-01-02T00:00:00.000Z"],
+])("an expiry of %j, which no calendar has, goes on as %j", (expires_at, expiresAt) => {
+  const data = { ...UPLOADED.data, expires_at };
+  expect(read(200, { ...UPLOADED, data })).toMatchObject({ outcome: "answered", expiresAt });
+});
+
 describe("a refusal", () => {
   test("by HTTP 4xx keeps the status, the code and the text", () => {
     expect(read(415, { code: 4150, error: "not an image", msg: "no" })).toEqual({
@@ -125,7 +134,8 @@ describe("a refusal", () => {
       status: 502,
       code: 1001,
     });
-    expect(read(200, { code: 500, error: "" })).toMatchObject({ outcome: "upstream_failed" });
+    for (const code of [500, "500"])
+      expect(read(200, { code, error: "" })).toMatchObject({ outcome: "upstream_failed" });
   });
 
   test("by HTTP 4xx never carries code 200, which customers take for a success", () => {

@@ -59,3 +59,17 @@ test("bytes that an upstream does not take keep their memory, also when the uplo
   await new Promise((resolve) => setImmediate(resolve));
   expect(chunks.filter((chunk) => chunk.length > 0).length).toBeGreaterThan(400);
 });
+
+// Guarantee: what an upstream sends without end is bounded by number, not only by time.
+test("interim answers without end break off the upload", async () => {
+  const upstream = await givenRawUpstream((socket) => {
+    const flood = (): void => {
+      while (!socket.destroyed && socket.write("HTTP/1.1 102 Processing\r\n\r\n".repeat(100)));
+    };
+    socket.on("drain", flood).once("data", flood);
+  });
+  const { upload, failures } = open(upstream.url);
+  upload.complete();
+  await until(() => failures.length > 0);
+  expect(failures).toContain("more than 1000 interim answers");
+});

@@ -89,6 +89,17 @@ test("a settlement that is sent from the journal keeps its line until replicas h
   expect([seen.size, seen.clears]).toEqual([0, 1]);
 });
 
+// Guarantee: no charge is counted by two gateways, as long as its line is left.
+test("a charge that was sent from the journal is a repeat for the gateway that finds its lines", async () => {
+  const { outbox, seen, target } = givenOutbox();
+  await outbox.put(chargeOf("r1"));
+  await outbox.flush(target("run 1"));
+  const next = givenOutbox();
+  next.take(seen.lines);
+  expect([next.seen.found, next.outbox.size()]).toEqual([0, 0]);
+  expect(next.unconfirmed.all()).toMatchObject([{ replay: true, call: { requestId: "r1" } }]);
+});
+
 // Guarantee: a primary that may lack an answered charge is sent it before the breaker closes.
 test("another run of the primary is sent what the one before has answered, and another store is not", async () => {
   const { outbox, unconfirmed, sent, target } = givenOutbox();
