@@ -209,6 +209,18 @@ test("an endpoint is deleted with what waits and what is being sent", async () =
   expect(receiver.mostUnderWay()).toBe(4);
 });
 
+/** Another account of the same partition: names of endpoints do not tell whose they are. */
+async function givenNeighbour(accountId: string): Promise<string> {
+  const partition = await partitionFor(redis.client, accountId);
+  let neighbour = accountId;
+  for (let nth = 0; neighbour === accountId; nth++) {
+    const other = `${accountId}-${nth}`;
+    if ((await partitionFor(redis.client, other)) === partition) neighbour = other;
+  }
+  await stage.manage("POST", "/accounts", { body: { account_id: neighbour } });
+  return neighbour;
+}
+
 test("refusals say what is wrong", async () => {
   const { accountId, path } = await givenEndpoint(stage, receiver.url);
   const register = (url: string, account = accountId) =>
@@ -223,9 +235,19 @@ test("refusals say what is wrong", async () => {
     status: 409,
     body: { code: "too_many_webhooks" },
   });
-  const other = await stage.givenAccount();
+  const other = await givenNeighbour(accountId);
   const foreign = path.replace(accountId, other);
-  expect((await stage.manage("GET", foreign)).status).toBe(404);
+  for (const [method, more] of [
+    ["GET", ""],
+    ["PATCH", ""],
+    ["POST", "/test"],
+    ["POST", "/rotate-secret"],
+    ["GET", "/deliveries"],
+    ["DELETE", ""],
+  ] as const) {
+    const body = method === "PATCH" ? { label: "mine" } : undefined;
+    expect((await stage.manage(method, foreign + more, { body })).status, method + more).toBe(404);
+  }
   await stage.manage("PATCH", `/accounts/${other}`, { body: { status: "closed" } });
   expect(await register("https://example.com/", other)).toMatchObject({
     ...{ status: 409, body: { code: "account_closed" } },
