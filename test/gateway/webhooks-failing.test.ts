@@ -41,6 +41,16 @@ test("a redirect is a failure, and is not followed", async () => {
   await other.stop();
 });
 
+test("where no answer came, the delivery says why in words", async () => {
+  const { key, deliveries } = await givenEndpoint(stage, receiver.url);
+  receiver.say((response) => void response.destroy());
+  await finishTask(stage.gateway, key);
+  await until(() => receiver.received.length >= 2, "a retry");
+  expect(await deliveries()).toMatchObject([
+    { response_status: null, response: "the connection was closed before an answer" },
+  ]);
+});
+
 test("410 disables the endpoint, in the audit by the system", async () => {
   const { key, read } = await givenEndpoint(stage, receiver.url);
   receiver.say(answer(410));

@@ -1,7 +1,11 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { readEndpoint, rotateSecret } from "../../src/operations/webhooks/endpoints.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { requestName } from "../../src/records/names.ts";
 import { requestOf } from "../../src/records/records.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
+import { webhookRules } from "../../src/webhooks/operator-rules.ts";
 import { partitionFor } from "../support/audit.ts";
 import { limitsOf, until } from "../support/gateway.ts";
 import { innerAddresses } from "../support/inner-addresses.ts";
@@ -135,12 +139,17 @@ test("a failed try is repeated under the same webhook-id, with a signature of it
 
 test("after the last retry a delivery has failed, with the answer; by hand it is sent again", async () => {
   const { key, path, ended } = await givenEndpoint(stage, receiver.url);
-  receiver.say(answer(503, {}, "closed for lunch"));
+  receiver.say(answer(503, {}, "closed for lunch".padEnd(2000, "!")));
   await finishTask(stage.gateway, key);
   await until(() => receiver.received.length === 4, "all tries");
   const [id] = receiver.ids() as [string];
   expect(await ended(id)).toMatchObject({
-    ...{ status: "failed", attempts: 4, response_status: 503, response: "closed for lunch" },
+    ...{
+      status: "failed",
+      attempts: 4,
+      response_status: 503,
+      response: "closed for lunch".padEnd(1000, "!"),
+    },
     next_attempt_at: null,
   });
   receiver.say(answer(200, {}, "thanks"));
@@ -149,6 +158,17 @@ test("after the last retry a delivery has failed, with the answer; by hand it is
   await until(() => receiver.received.length === 5, "one more");
   expect(receiver.ids().at(-1)).toBe(id);
   expect(await ended(id)).toMatchObject({ status: "delivered", attempts: 5, response: "thanks" });
+});
+
+// Guarantee: nobody is left with a secret that a rotation at the same time has replaced.
+test("of two rotations that have read the same endpoint one is refused", async () => {
+  const { accountId, id } = await givenEndpoint(stage, receiver.url);
+  const nodes = oneNode(redis.client);
+  const endpoint = await readEndpoint(nodes, accountId, id);
+  const rules = webhookRules(stage.gateway.config.webhooks)!;
+  const rotate = () => rotateSecret(nodes, endpoint, 0, cliActor(), rules);
+  await rotate();
+  await expect(rotate()).rejects.toMatchObject({ code: "stale" });
 });
 
 // Guarantee: a rotation that is repeated, since its answer was lost, leaves receivers with a secret that they know.

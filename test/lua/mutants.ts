@@ -2723,6 +2723,14 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "  if is_slow then first,",
     "  if false then first,",
   ),
+  mutant(
+    "a new message hides how long one waits",
+    "include/deliveries",
+    'lane, "LT", int(at)',
+    "lane, int(at)",
+  ),
+  mutant("what may send no more is due", "include/deliveries", "= has_room and now or", "= now or"),
+  mutant("ports share a queue", "include/deliveries", '"^%a+://[^/?#]+"', '"^%a+://[^/?#:]+"'),
   mutant("an endpoint is always first", "include/deliveries", "int(math.max(at, earliest))", "int(at)"),
   mutant(
     "a disabled endpoint is due",

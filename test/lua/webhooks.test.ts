@@ -122,6 +122,9 @@ const totals = () => stage.redis.hgetall(webhookNames(stage.partition).totals);
 const webhooksField = (key: KeyRef) => stage.redis.hget(key.names.account, "webhooks");
 const endpointsOf = (leased: readonly LeasedDelivery[]) => leased.map(({ endpointId }) => endpointId);
 
+const dueOf = async (endpointId: string) =>
+  Number(await stage.redis.zscore(webhookNames(stage.partition).first, endpointId));
+
 const hasMark = async (key: KeyRef) => (await stage.redis.hget(key.names.account, "money"))?.endsWith(" +");
 
 guarantee("the money of an account is marked while it has an enabled endpoint", async () => {
@@ -207,6 +210,9 @@ guarantee(
     for (const _ of times(6, () => 0)) await finishTask(key);
     const first = await lease();
     expect(endpointsOf(first)).toEqual(times(4, () => slow));
+    expect(await dueOf(slow), "it is looked at once one of them has ended").toBe(
+      stage.clock.nowMs + LEASE_MS,
+    );
     expect(await lease()).toEqual([]);
     const other = await stage.givenKey();
     const quick = await givenEndpoint(other);
@@ -292,6 +298,18 @@ guarantee(
     expect(await lease(16, 0)).toHaveLength(1);
   },
 );
+
+// Guarantee: the alarm for overdue messages comes, though new ones come all the time and nobody sends.
+guarantee("an endpoint is due since its first message, however many come after it", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const sinceMs = stage.clock.nowMs;
+  for (const _ of times(3, () => 0)) {
+    await finishTask(key);
+    expect(await dueOf(endpointId)).toBe(sinceMs);
+    stage.clock.nowMs += 1000;
+  }
+});
 
 guarantee("endpoints with much to do take turns", async () => {
   const keys = [await stage.givenKey(), await stage.givenKey()];
@@ -669,6 +687,9 @@ guarantee("addresses of requests are paced by origin: a dead one takes nothing f
   expect(await outcomeOf(leased!, "delivered")).toBe("delivered");
   expect(await delivery(callbackOf(key), quick)).toMatchObject({ state: "delivered", leases: 1 });
   expect(await queuesOf(key)).toHaveLength(2);
+  await finishCalledTask(key, "https://quick.example:8443/");
+  await finishCalledTask(key, "http://quick.example/");
+  expect(await queuesOf(key), "scheme and port are of the origin").toHaveLength(4);
 });
 
 guarantee(
