@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { endpointNames } from "../../src/records/names.ts";
+import { partitionFor } from "../support/audit.ts";
 import { until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
@@ -49,6 +51,17 @@ test("where no answer came, the delivery says why in words", async () => {
   expect(await deliveries()).toMatchObject([
     { response_status: null, response: "the connection was closed before an answer" },
   ]);
+});
+
+test("a message whose sealed secret was changed in the store is not sent, and its delivery says so", async () => {
+  const { key, accountId, id, deliveries } = await givenEndpoint(stage, receiver.url);
+  const { endpoint } = endpointNames(await partitionFor(redis.client, accountId), id);
+  const sealed = await redis.client.hget(endpoint, "secret");
+  await redis.client.hset(endpoint, "secret", `${sealed?.slice(0, -4)}AAAA`);
+  await finishTask(stage.gateway, key);
+  await until(async () => (await deliveries())[0].attempts > 0, "a try");
+  expect(await deliveries()).toMatchObject([{ response_status: null, response: "it could not be signed" }]);
+  expect(receiver.received).toEqual([]);
 });
 
 test("410 disables the endpoint, in the audit by the system", async () => {

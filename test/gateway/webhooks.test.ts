@@ -155,6 +155,8 @@ test("after the last retry a delivery has failed, with the answer; by hand it is
   receiver.say(answer(200, {}, "thanks"));
   const again = await stage.manage("POST", `${path}/deliveries/${id}/redeliver`);
   expect(again.body).toMatchObject({ id, status: "waiting", attempts: 4 });
+  const { body: audit } = await stage.manage("GET", "/audit?limit=1");
+  expect(audit.data).toMatchObject([{ action: "webhook.redeliver", after: { event_id: id } }]);
   await until(() => receiver.received.length === 5, "one more");
   expect(receiver.ids().at(-1)).toBe(id);
   expect(await ended(id)).toMatchObject({ status: "delivered", attempts: 5, response: "thanks" });

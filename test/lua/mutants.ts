@@ -2798,6 +2798,22 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "is_again = false",
   ),
   mutant(
+    "410 revives a deleted endpoint",
+    "settle-delivery",
+    'if record[2] == "enabled" and (result',
+    "if (result",
+  ),
+  without(
+    "what is sent again gives way",
+    "queue-delivery",
+    '  call("ZREM", name_in(tag, "finished-deliveries", endpoint_id), event_id)\n',
+  ),
+  without(
+    "a wish during a retry waits twice",
+    "settle-delivery",
+    '  call("ZREM", name_in(tag, "retries", queue_id), event_id)\n',
+  ),
+  mutant(
     "410 is a failure as any other",
     "settle-delivery",
     '(result == "gone" or has_failed_long)',

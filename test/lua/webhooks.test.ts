@@ -507,6 +507,8 @@ guarantee(
     expect(await outcomeOf(second, "failed")).toBe("failed");
     expect((await queue(key, endpointId, eventId)).outcome).toBe("queued");
     expect(await delivery(endpointId, eventId)).toMatchObject({ state: "waiting", tries: 0 });
+    const { finished } = endpointNames(stage.partition, endpointId);
+    expect(await stage.redis.zcard(finished), "it gives way to none while it waits").toBe(0);
     const [third] = (await lease()) as [LeasedDelivery];
     expect(await outcomeOf(third, "delivered")).toBe("delivered");
     expect((await totals())[" waiting"]).toBe("0");
@@ -514,6 +516,37 @@ guarantee(
     expect((await queue(await stage.givenKey(), endpointId, eventId)).outcome).toBe("missing");
   },
 );
+
+// Guarantee: no two gateways send it at a time.
+guarantee("a retry that an operator wishes once more meanwhile waits once", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const eventId = eventOf(await finishTask(key));
+  for (const one of await lease()) await settle(one, "failed", { retryMs: 0 });
+  const [retry] = (await lease()) as [LeasedDelivery];
+  expect((await queue(key, endpointId, eventId)).outcome).toBe("sending");
+  expect(await outcomeOf(retry, "failed", { retryMs: 0 })).toBe("again");
+  const [wished, ...more] = await lease();
+  expect([wished?.eventId, wished?.tries, more]).toEqual([eventId, 0, []]);
+  expect(await outcomeOf(wished!, "delivered")).toBe("delivered");
+  expect(await endpointRecord(endpointId)).toMatchObject({ delivered_at: String(stage.clock.nowMs) });
+  stage.clock.nowMs += LEASE_MS;
+  expect(await lease()).toEqual([]);
+  expect((await totals())[" waiting"]).toBe("0");
+});
+
+// Guarantee: an answer changes no endpoint that an operator has changed since.
+guarantee("410 leaves an endpoint as it was deleted or disabled while it was sent", async () => {
+  const key = await stage.givenKey();
+  const [deleted, disabled] = [await givenEndpoint(key), await givenEndpoint(key)];
+  await finishTask(key);
+  const sending = await lease();
+  await change(key, deleted, "webhook.delete");
+  await change(key, disabled, "webhook.patch", { fields: { status: "disabled" } });
+  for (const one of sending) expect(await outcomeOf(one, "gone")).toBe("failed");
+  expect(await endpointRecord(deleted)).toMatchObject({ status: "deleted" });
+  expect(await endpointRecord(disabled)).toMatchObject({ status: "disabled", disabled_reason: "operator" });
+});
 
 guarantee(
   "a result that comes twice counts once, and none counts that an operator's wish came after",
