@@ -97,6 +97,23 @@ test("a connection that ends up at an inner peer is closed before a byte is sent
   }
 });
 
+// Such a message failed with "the address must lead to a public address".
+test("a receiver that closes the connection at once is not taken for an inner one", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  const network: Network = {
+    resolve: async () => [PUBLIC],
+    connect: async () => {
+      const socket = connect(receiver.port, "127.0.0.1");
+      await once(socket, "connect");
+      return socket.destroy();
+    },
+  };
+  expect(await givenSender(POLICY, network).send(messageTo("https://hooks.example.com/"))).toEqual({
+    outcome: "failed",
+    reason: "the connection was closed before an answer",
+  });
+});
+
 test("a name in an allowed network is taken with plain http, and beside it only what is public", async () => {
   const receiver = await givenReceiver(answered("200 OK"));
   const { own } = await givenNetwork({
