@@ -67,7 +67,7 @@ async function storedStateOf(accountId: string, webhookId: unknown): Promise<str
 
 // Guarantee: settle first, then tell.
 test("a poll from inside the receiver shows the end, 200 of 200; the slot is free, and a refund is booked", async () => {
-  const { key, accountId } = await givenEndpoint(stage, receiver.url);
+  const { key, accountId, deliveries } = await givenEndpoint(stage, receiver.url);
   const seen: { stored: string | undefined; status: string; balance: number; active: number | undefined }[] =
     [];
   receiver.say(async (response, { body, headers }) => {
@@ -96,6 +96,7 @@ test("a poll from inside the receiver shows the end, 200 of 200; the slot is fre
     await until(() => seen.length === at + 10, `message ${at + 10}`);
     expect(seen.at(-1)).toEqual({ stored: "finished", status: "task.failed failed", balance, active: 0 });
   }
+  for (const { response_ms: tookMs } of await deliveries()) expect(tookMs).toBeGreaterThan(0);
   const shown = new Set(seen.map(({ stored, status }) => `${stored} ${status}`));
   expect(shown).toEqual(new Set(["finished task.failed failed"]));
 });

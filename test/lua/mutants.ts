@@ -2766,6 +2766,12 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   ),
   mutant("all leases have one number", "lease-deliveries", "one.leases + 1", "one.leases + 0"),
   mutant("an old secret signs for ever", "lease-deliveries", "tonumber(signs[6]) > now and", "true and"),
+  mutant(
+    "a rotation revives a secret",
+    "webhook",
+    "if signing[2] and tonumber(signing[2]) > now",
+    "if signing[2]",
+  ),
   mutant("the old secret does not sign", "lease-deliveries", "tonumber(signs[6]) > now and", "false and"),
   mutant("a result of an earlier lease counts", "settle-delivery", " or int(one.leases) ~= lease or", " or"),
   mutant("a result counts twice", "settle-delivery", " or one.at ~= due_at then", " then"),
@@ -2914,6 +2920,9 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     'if not status or status == "deleted" then',
     "if false then",
   ),
+  mutant("a late completion is told to nobody", "reclaim", "add_event(account, now", "tostring(account, now"),
+  mutant("a late completion is not told to its address", "reclaim", ", record.callback)", ")"),
+  mutant("a late completion is not told to endpoints", "reclaim", 'call("HGET", account, "webhooks")', "nil"),
   mutant("no event is queued", "observe", "add_event(account, now", "tostring(account, now"),
   mutant(
     "what cannot be signed is taken",

@@ -185,6 +185,25 @@ guarantee("the end of a task that was not charged is told to nobody: no video fo
   expect(await lease()).toEqual([]);
 });
 
+guarantee("a task that ended as too old and completes after all is told of anew", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const endpointId = await givenEndpoint(key);
+  const task = stage.request(key, { price: 10, callback: "https://late.example/" });
+  await stage.givenTask(task);
+  await stage.observe(task, "expired");
+  for (const one of await lease()) await settle(one, "delivered");
+  const { requestId } = task;
+  const late = { taskId: `task_${requestId}`, requestId, creatorKeyId: key.keyId };
+  const { partition } = stage;
+  const call = { partition, accountId: key.accountId, task: late, data: '{"status":"completed"}' };
+  expect((await stage.reclaim(call))[0]).toBe("charged_again");
+  const told = (await lease()).map(({ url, event }) => [url, event.type, event.data]);
+  expect(told.sort()).toEqual([
+    [`https://example.com/${endpointId}`, "task.completed", call.data],
+    ["https://late.example/", "task.completed", call.data],
+  ]);
+});
+
 guarantee("an event is queued after slot and refund: all are there at one instant", async () => {
   const key = await stage.givenKey({ credits: 100 });
   await givenEndpoint(key);
@@ -625,6 +644,9 @@ guarantee("after a rotation both secrets sign until the overlap is over", async 
   stage.clock.nowMs += DAY_MS;
   expect(await lease()).toMatchObject([{ secrets: ["sealed-1"] }]);
   await rotate("sealed-2");
+  expect(await endpointRecord(endpointId), "what signs no more").toMatchObject({
+    previous_secret: "sealed-1",
+  });
   stage.clock.nowMs += DAY_MS - 1;
   for (const secret of ["sealed-3", "sealed-4", "sealed-5", "sealed-6"]) await rotate(secret);
   const bounded = ["sealed-6", "sealed-5", "sealed-4", "sealed-3", "sealed-2"];
