@@ -65,11 +65,13 @@ test("a message whose sealed secret was changed in the store is not sent, and it
 });
 
 test("410 disables the endpoint, in the audit by the system", async () => {
-  const { key, read } = await givenEndpoint(stage, receiver.url);
+  const { key, id, read } = await givenEndpoint(stage, receiver.url);
   receiver.say(answer(410));
   await finishTask(stage.gateway, key);
   await until(async () => (await read()).status === "disabled", "it to be disabled");
   expect(await read()).toMatchObject({ disabled_reason: "gone" });
+  const said = stage.gateway.logs.filter((line) => line.includes("a webhook endpoint was disabled"));
+  expect(said).toEqual([expect.stringContaining(id)]);
   expect(receiver.received).toHaveLength(1);
   const { body } = await stage.manage("GET", "/audit?limit=1");
   expect(body.data).toMatchObject([{ action: "webhook.disable", by: "system", request_id: null }]);
