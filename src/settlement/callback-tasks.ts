@@ -110,7 +110,7 @@ export class CallbackTasks {
       case "bound":
         return this.#poll(request);
       case "finished":
-        // One that was charged again has ended by the upstream.
+        // A task that was charged again counts as ended by the upstream.
         if (endedBy === "expired") return this.#chargeAgain(request);
         return "finished";
       case "void":

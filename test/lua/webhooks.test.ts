@@ -153,7 +153,8 @@ guarantee(
   async () => {
     const key = await stage.givenKey();
     const [both, failures] = [await givenEndpoint(key), await givenEndpoint(key, "task.failed")];
-    const completed = await finishTask(key, "completed", '{"status":"completed"}');
+    const data = '{"status":"completed","title":"two  words"}';
+    const completed = await finishTask(key, "completed", data);
     await stage.observe(completed, "completed");
     await stage.observe(completed, "failed");
     const failed = await finishTask(key, "failed");
@@ -167,7 +168,7 @@ guarantee(
     );
     expect(leased.find(({ eventId }) => eventId === eventOf(completed))).toMatchObject({
       ...{ url: `https://example.com/${both}`, secrets: [`sealed-${both}`], lease: 1, tries: 0 },
-      event: { type: "task.completed", data: '{"status":"completed"}', accountId: key.accountId },
+      event: { type: "task.completed", data, accountId: key.accountId },
     });
     expect((await totals())[" waiting"]).toBe("3");
   },
@@ -796,6 +797,18 @@ guarantee(
     expect(await totals()).toEqual({ " bytes": "0", " waiting": "0", " dropped": "1" });
   },
 );
+
+guarantee("410 ends a message to an address of a request, and no other one", async () => {
+  const key = await stage.givenKey();
+  const events = [
+    await finishCalledTask(key, "https://gone.example/1"),
+    await finishCalledTask(key, "https://gone.example/2"),
+  ];
+  const [gone] = (await lease()) as [LeasedDelivery];
+  expect(await outcomeOf(gone, "gone", { retryMs: 0 })).toBe("failed");
+  expect(await delivery(callbackOf(key), gone.eventId)).toMatchObject({ state: "failed", tries: 1 });
+  expect(await lease()).toMatchObject([{ eventId: events.find((one) => one !== gone.eventId) }]);
+});
 
 guarantee("another account's endpoint is missing, and a revision that was seen is compared", async () => {
   const [key, other] = [await stage.givenKey(), await stage.givenKey()];
