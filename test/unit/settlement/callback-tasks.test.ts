@@ -134,7 +134,9 @@ test("a task that is bound is polled where it was made, within the age of its ad
 
 // A task that the upstream knows and no customer is charged for is a video for nothing.
 test("a task in a state that is not known is bound", async () => {
-  const { callBack, bind } = givenRequest({ right: { outcome: "unknown_status", word: "halted", data: "{}" } });
+  const { callBack, bind } = givenRequest({
+    right: { outcome: "unknown_status", word: "halted", data: "{}" },
+  });
   expect(await callBack("right")).toBe("bound");
   expect(bind).toHaveBeenCalledOnce();
 });
