@@ -35,7 +35,7 @@ local is_again = one.again == "1"
 one.again = "0"
 
 local outcome = result == "delivered" and "delivered" or "failed"
-if result == "failed" and retry_ms ~= "" and not is_again then outcome = "retried" end
+if result == "failed" and retry_ms ~= "" then outcome = "retried" end
 if is_again then outcome = "again" end
 if outcome == "retried" then
   one.tries = one.tries + 1

@@ -103,14 +103,15 @@ export class CallbackTasks {
     const { of } = this.#options.connection;
     const text = await of(partition).command((redis) => redis.get(requestName(partition, requestId)));
     const record = requestOf(text);
-    const { state, reason, ended_by: endedBy, status, account_id: accountId } = record;
+    const { state, reason, ended_by: endedBy, account_id: accountId } = record;
     if (state === undefined || accountId === undefined) return "unknown_request";
     const request = { requestId, partition, accountId, record, nowMs: of(partition).nowMs() };
     switch (state) {
       case "bound":
         return this.#poll(request);
       case "finished":
-        if (endedBy === "expired" && status === "failed") return this.#chargeAgain(request);
+        // A task that was charged again counts as ended by the upstream.
+        if (endedBy === "expired") return this.#chargeAgain(request);
         return "finished";
       case "void":
         // The customer was told that a refused request is not charged.

@@ -2,7 +2,6 @@ import { isIP } from "node:net";
 import {
   type AddressPolicy,
   addressProblem,
-  isAllowedNetwork,
   isPortAllowed,
   NOT_PUBLIC,
   portProblem,
@@ -14,9 +13,10 @@ const URL_LENGTH_MAX = 2048;
 
 /** Blanks, line breaks, control characters and backslashes, which `new URL` drops or repairs. */
 const REPAIRED = /[^!-[\]-~\u0080-\u{10ffff}]/u;
+/** Few name servers answer for it (RFC 6761 6.3), and nothing else is asked. */
 const LOCALHOST = /(^|\.)localhost$/;
 /** Names that no public server answers to. */
-const INNER_NAMES = /(^|\.)(localhost|localdomain|local|internal|intranet|private|corp|home|lan|home\.arpa)$/;
+const INNER_NAMES = /(^|\.)(localdomain|local|internal|intranet|private|corp|home|lan|home\.arpa)$/;
 const METADATA_NAMES = new Set([
   "metadata",
   "metadata.google.internal",
@@ -68,10 +68,7 @@ function hostProblem(url: URL, policy: AddressPolicy): string | undefined {
 
 /** A name in an allowed network is decided once it is resolved. A proxy resolves names in place of the gateway, so none is left to it. */
 function nameProblem(name: string, url: URL, policy: AddressPolicy): string | undefined {
-  if (METADATA_NAMES.has(name)) return NOT_PUBLIC;
-  if (LOCALHOST.test(name)) {
-    return isAllowedNetwork("127.0.0.1", policy) || isAllowedNetwork("::1", policy) ? undefined : NOT_PUBLIC;
-  }
+  if (METADATA_NAMES.has(name) || LOCALHOST.test(name)) return NOT_PUBLIC;
   if (policy.allowNetworks.length > 0 && policy.proxyUrl === undefined) return undefined;
   if (!name.includes(".") || INNER_NAMES.test(name)) return NOT_PUBLIC;
   if (url.protocol !== "https:") return "must be https";

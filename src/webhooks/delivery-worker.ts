@@ -320,7 +320,11 @@ const listsOfDeliveries = (partition: number) =>
 const JITTER_SHARE = 0.1;
 
 /** Ms; undefined after the last one. @param failed this one included @param retriesMs per failed try @param retryAfterMs by the receiver */
-function nextTryAfterMs(failed: number, retriesMs: readonly number[], retryAfterMs = 0): number | undefined {
+export function nextTryAfterMs(
+  failed: number,
+  retriesMs: readonly number[],
+  retryAfterMs = 0,
+): number | undefined {
   const scheduledMs = retriesMs[failed - 1];
   if (scheduledMs === undefined) return undefined;
   return Math.ceil(Math.max(scheduledMs, retryAfterMs) * (1 + JITTER_SHARE * Math.random()));

@@ -60,9 +60,9 @@ function guardedConnector(policy: EgressPolicy, network: Network): buildConnecto
   });
 
   async function open(options: buildConnector.Options): Promise<Socket> {
-    const check = (address: string | undefined): void => {
+    const check = (address: string): void => {
       const target = { protocol: options.protocol, port: portOf(options) };
-      const problem = addressProblem(address ?? "", target, policy);
+      const problem = addressProblem(address, target, policy);
       if (problem !== undefined) throw new AddressRefusedError(problem);
     };
     const isLiteral = isIP(options.hostname) !== 0;
@@ -70,6 +70,9 @@ function guardedConnector(policy: EgressPolicy, network: Network): buildConnecto
     for (const address of addresses) check(address);
     const socket = await network.connect(options, addresses, timeoutMs);
     try {
+      // The receiver has closed the connection: there is no peer any more.
+      if (socket.remoteAddress === undefined)
+        throw Object.assign(new Error("closed"), { code: "ECONNRESET" });
       check(socket.remoteAddress);
     } catch (error) {
       socket.destroy();

@@ -58,11 +58,6 @@ export const isPortAllowed = (port: number, { allowPorts }: AddressPolicy): bool
 export const portProblem = ({ allowPorts }: AddressPolicy): string =>
   `must have port ${[443, ...allowPorts].join(" or ")}`;
 
-export const isAllowedNetwork = (address: string, { allowNetworks }: AddressPolicy): boolean => {
-  const parsed = parse(address);
-  return parsed !== undefined && isIn(parsed, allowNetworks);
-};
-
 /** The address that packets go to in the end: an IPv4 one behind a mapped address or NAT64. */
 function parse(address: string): Address | undefined {
   // An address with a zone (fe80::1%eth0) belongs to one link.

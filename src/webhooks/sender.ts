@@ -31,6 +31,7 @@ export interface Sender {
 const ANSWER_BYTES_MAX = 4_096;
 /** Status and headers decide; a body that comes slowly is not waited for. */
 const ANSWER_BODY_MS_MAX = 2_000;
+const STOPS = "the gateway stops";
 const OWN_HEADERS = {
   "content-type": "application/json",
   "accept-encoding": "identity",
@@ -40,14 +41,8 @@ const OWN_HEADERS = {
 /** Sends messages to customers' endpoints, and reads what it needs of the answer. @param settings those in force */
 export function createSender(settings: () => EgressPolicy, network?: Network): Sender {
   let current: { settings: EgressPolicy; policy: string; agent: Dispatcher } | undefined;
-  /** Agents of earlier policies: what they have in flight ends, and they get no more. */
-  const retiring = new Set<Dispatcher>();
+  const underWay = new Set<Attempt>();
   let isClosed = false;
-
-  function retire(agent: Dispatcher): void {
-    retiring.add(agent);
-    void agent.close().finally(() => retiring.delete(agent));
-  }
 
   /** Connections that another policy has allowed are not used any more. */
   function agentFor(inForce: EgressPolicy): Dispatcher {
@@ -55,7 +50,8 @@ export function createSender(settings: () => EgressPolicy, network?: Network): S
     const { allowNetworks, allowPorts, proxyUrl, timeoutMs } = inForce;
     const used = { allowNetworks, allowPorts, proxyUrl, timeoutMs };
     const policy = JSON.stringify(used);
-    if (current && current.policy !== policy) retire(current.agent);
+    // The agent ends what it has in flight, and gets no more.
+    if (current && current.policy !== policy) void current.agent.close();
     const agent = current?.policy === policy ? current.agent : guardedAgent(used, network);
     current = { settings: inForce, policy, agent };
     return agent;
@@ -63,21 +59,26 @@ export function createSender(settings: () => EgressPolicy, network?: Network): S
 
   return {
     async send({ url: text, headers, body }) {
-      if (isClosed) return { outcome: "failed", reason: "the gateway stops" };
+      if (isClosed) return { outcome: "failed", reason: STOPS };
       const policy = settings();
       const checked = checkAddress(text, policy);
       if (!checked.ok) return { outcome: "failed", reason: `the address ${checked.reason}` };
       const { origin, pathname, search } = checked.url;
       return await new Promise((resolve) => {
-        const attempt = new Attempt(policy.timeoutMs, resolve);
+        const attempt = new Attempt(policy.timeoutMs, (result) => {
+          underWay.delete(attempt);
+          resolve(result);
+        });
+        underWay.add(attempt);
         const request = { origin, path: pathname + search, method: "POST", body } as const;
         agentFor(policy).dispatch({ ...request, headers: { ...headers, ...OWN_HEADERS } }, attempt);
       });
     },
     async close() {
       isClosed = true;
-      const agents = [...retiring, ...(current ? [current.agent] : [])];
-      await Promise.all(agents.map((agent) => agent.destroy()));
+      // An agent that is closing cannot be destroyed any more.
+      for (const attempt of underWay) attempt.end(STOPS);
+      await current?.agent.destroy();
     },
   };
 }
@@ -136,7 +137,11 @@ class Attempt implements Dispatcher.DispatchHandler {
   }
 
   #expire(): void {
-    const reason = `no answer within ${this.#timeoutMs} ms`;
+    this.end(`no answer within ${this.#timeoutMs} ms`);
+  }
+
+  /** As what its receiver has answered so far; without an answer it has failed for this reason. */
+  end(reason: string): void {
     const result: SendResult = this.#status === 0 ? { outcome: "failed", reason } : this.#result();
     this.#settle(result, reason);
   }

@@ -48,8 +48,11 @@ test("its callback charges it again, once, and it is completed from then on", as
   const { key, task } = await givenExpired();
   expect(await shownOf(key, task)).toMatchObject({ status: "failed" });
   task.status = "completed";
+  const consumed = async () => stage.gateway.metric("tollgate_credits_consumed_total");
+  const before = await consumed();
   for (const reply of await Promise.all([1, 2, 3].map(() => callBack(stage.gateway, task))))
     expectStatus(reply, 200);
+  expect(await consumed()).not.toEqual(before);
   expect(await amountsOf(key)).toEqual([
     ["recharge", 1000],
     ["consume", -PRICE],

@@ -86,6 +86,9 @@ test("a token that no gateway made is 404 as any unknown path, without a look at
     expectStatus(await stage.gateway.request("POST", path, { body: {} }), 200),
   );
   expect(seen).toHaveLength(1);
+  expect(stage.gateway.logs.join(), "who reads the log cannot call back").not.toContain(
+    path.split(".").at(-1),
+  );
 });
 
 test("a token of the previous secret is taken, and only POST", async () => {
@@ -152,6 +155,36 @@ test("a callback that is repeated without end is refused as too many, and polls 
   expect(stage.upstream.polls.filter((id) => id === task.taskId).length).toBeLessThan(6);
   const { task: next } = await givenTask();
   expectStatus(await callBack(stage.gateway, next), 200, "another request's is not affected");
+});
+
+// Guarantee: a gateway that has taken many callbacks takes the next one.
+test("callbacks give their places back, as many as there may be at a time", async () => {
+  const { tokenOf } = createCallbackAddresses([SECRET]);
+  for (let nth = 0; nth < 150; nth++) {
+    const token = tokenOf({ partition: 1, requestId: `req_${nth}` });
+    expectStatus(await stage.gateway.request("POST", `/callbacks/${token}`, { body: {} }), 200, String(nth));
+  }
+});
+
+test("a body that waits to be asked for is asked for once it is needed, and not before", async () => {
+  stage.upstream.behave({ create: "reset" });
+  const key = await stage.gateway.givenKey();
+  await storyboard(stage.gateway, key);
+  const unknown = stage.latest();
+  unknown.status = "completed";
+  const body = JSON.stringify(stage.upstream.callbackOf(unknown));
+  const socket = connect(Number(new URL(stage.gateway.url).port), "127.0.0.1");
+  const head = `POST ${pathOf(unknown)} HTTP/1.1\r\nHost: gateway\r\nContent-Length: ${body.length}\r\n`;
+  socket.write(`${head}Expect: 100-continue\r\n\r\n`);
+  const [first] = await once(socket, "data");
+  expect(String(first)).toBe("HTTP/1.1 100 Continue\r\n\r\n");
+  socket.write(body);
+  const [second] = await once(socket, "data");
+  expect(String(second)).toMatch(/^HTTP\/1\.1 200 /);
+  socket.write(`${head}Expect: 100-continue\r\n\r\n`);
+  const [third] = await once(socket, "data");
+  expect(String(third), "its task is known").toMatch(/^HTTP\/1\.1 200 /);
+  socket.destroy();
 });
 
 test("an address that guesses on is refused as too many, while callbacks from there pass", async () => {

@@ -1,4 +1,5 @@
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
+import { ENVELOPE } from "../../src/upstream/adapters/envelope.ts";
 import { expectSound, readLedger, refunded } from "../support/audit.ts";
 import type { MadeTask } from "../support/callback-upstream.ts";
 import { expectStatus } from "../support/gateway.ts";
@@ -122,6 +123,23 @@ test("with relay: all each generation has an address, and the customer's body ne
     task.status = "completed";
     expectStatus(await callBack(gateway, task), 200);
     expect((await readLedger(gateway.redis, key)).slots).toEqual([]);
+  } finally {
+    await gateway.stop();
+  }
+});
+
+// An upstream that refuses parameters that it does not know would take no generation.
+test("an upstream whose adapter reads no callbacks gets no address, of the gateway or of the customer", async () => {
+  const { callback: _, ...adapter } = ENVELOPE;
+  const dialect = { name: adapter.name, id: "silent", adapter: () => adapter, options: {} };
+  const config = { webhooks: { relay: "all" as const }, upstream: { dialect } };
+  const gateway = await givenRelayGateway(stage.upstream, { config });
+  try {
+    const key = await gateway.givenKey();
+    for (const more of [{ callBackUrl: CUSTOMER }, {}]) {
+      expectStatus(await storyboard(gateway, key, more), 200);
+      expect(stage.latest().body).not.toHaveProperty("callBackUrl");
+    }
   } finally {
     await gateway.stop();
   }

@@ -1,4 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from "vitest";
+import { endpointNames } from "../../src/records/names.ts";
+import { partitionFor } from "../support/audit.ts";
 import { until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import {
@@ -41,12 +43,35 @@ test("a redirect is a failure, and is not followed", async () => {
   await other.stop();
 });
 
+test("where no answer came, the delivery says why in words", async () => {
+  const { key, deliveries } = await givenEndpoint(stage, receiver.url);
+  receiver.say((response) => void response.destroy());
+  await finishTask(stage.gateway, key);
+  await until(() => receiver.received.length >= 2, "a retry");
+  expect(await deliveries()).toMatchObject([
+    { response_status: null, response: "the connection was closed before an answer" },
+  ]);
+});
+
+test("a message whose sealed secret was changed in the store is not sent, and its delivery says so", async () => {
+  const { key, accountId, id, deliveries } = await givenEndpoint(stage, receiver.url);
+  const { endpoint } = endpointNames(await partitionFor(redis.client, accountId), id);
+  const sealed = await redis.client.hget(endpoint, "secret");
+  await redis.client.hset(endpoint, "secret", `${sealed?.slice(0, -4)}AAAA`);
+  await finishTask(stage.gateway, key);
+  await until(async () => (await deliveries())[0].attempts > 0, "a try");
+  expect(await deliveries()).toMatchObject([{ response_status: null, response: "it could not be signed" }]);
+  expect(receiver.received).toEqual([]);
+});
+
 test("410 disables the endpoint, in the audit by the system", async () => {
-  const { key, read } = await givenEndpoint(stage, receiver.url);
+  const { key, id, read } = await givenEndpoint(stage, receiver.url);
   receiver.say(answer(410));
   await finishTask(stage.gateway, key);
   await until(async () => (await read()).status === "disabled", "it to be disabled");
   expect(await read()).toMatchObject({ disabled_reason: "gone" });
+  const said = stage.gateway.logs.filter((line) => line.includes("a webhook endpoint was disabled"));
+  expect(said).toEqual([expect.stringContaining(id)]);
   expect(receiver.received).toHaveLength(1);
   const { body } = await stage.manage("GET", "/audit?limit=1");
   expect(body.data).toMatchObject([{ action: "webhook.disable", by: "system", request_id: null }]);

@@ -52,7 +52,12 @@ const namesOf = async (id: string): Promise<string[]> =>
 test("the age of what nobody sends crosses the alert's threshold, and goes on while Redis is away", async () => {
   const stage = await givenIdleStage();
   await givenWaiting(stage, 1);
-  await until(() => isAlarming(stage), "the alarm");
+  for (const _ of [1, 2]) {
+    const { path } = await givenEndpoint(stage, own.receiver.url);
+    await stage.manage("POST", `${path}/test`);
+  }
+  await until(async () => (await figure(stage, "tollgate_webhook_deliveries_waiting")) === 3, "all three");
+  expect(await isAlarming(stage), "whatever came later").toBe(true);
   await own.redis.kill();
   const atKill = await age(stage);
   await until(async () => (await age(stage)) > atKill, "a later age, of a store that is away");

@@ -1,7 +1,11 @@
 import { Webhook } from "standardwebhooks";
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from "vitest";
+import { readEndpoint, rotateSecret } from "../../src/operations/webhooks/endpoints.ts";
+import { cliActor } from "../../src/records/actor.ts";
 import { requestName } from "../../src/records/names.ts";
 import { requestOf } from "../../src/records/records.ts";
+import { oneNode } from "../../src/redis/store-facts.ts";
+import { webhookRules } from "../../src/webhooks/operator-rules.ts";
 import { partitionFor } from "../support/audit.ts";
 import { limitsOf, until } from "../support/gateway.ts";
 import { innerAddresses } from "../support/inner-addresses.ts";
@@ -63,7 +67,7 @@ async function storedStateOf(accountId: string, webhookId: unknown): Promise<str
 
 // Guarantee: settle first, then tell.
 test("a poll from inside the receiver shows the end, 200 of 200; the slot is free, and a refund is booked", async () => {
-  const { key, accountId } = await givenEndpoint(stage, receiver.url);
+  const { key, accountId, deliveries } = await givenEndpoint(stage, receiver.url);
   const seen: { stored: string | undefined; status: string; balance: number; active: number | undefined }[] =
     [];
   receiver.say(async (response, { body, headers }) => {
@@ -92,6 +96,7 @@ test("a poll from inside the receiver shows the end, 200 of 200; the slot is fre
     await until(() => seen.length === at + 10, `message ${at + 10}`);
     expect(seen.at(-1)).toEqual({ stored: "finished", status: "task.failed failed", balance, active: 0 });
   }
+  for (const { response_ms: tookMs } of await deliveries()) expect(tookMs).toBeGreaterThan(0);
   const shown = new Set(seen.map(({ stored, status }) => `${stored} ${status}`));
   expect(shown).toEqual(new Set(["finished task.failed failed"]));
 });
@@ -135,20 +140,38 @@ test("a failed try is repeated under the same webhook-id, with a signature of it
 
 test("after the last retry a delivery has failed, with the answer; by hand it is sent again", async () => {
   const { key, path, ended } = await givenEndpoint(stage, receiver.url);
-  receiver.say(answer(503, {}, "closed for lunch"));
+  receiver.say(answer(503, {}, "closed for lunch".padEnd(2000, "!")));
   await finishTask(stage.gateway, key);
   await until(() => receiver.received.length === 4, "all tries");
   const [id] = receiver.ids() as [string];
   expect(await ended(id)).toMatchObject({
-    ...{ status: "failed", attempts: 4, response_status: 503, response: "closed for lunch" },
+    ...{
+      status: "failed",
+      attempts: 4,
+      response_status: 503,
+      response: "closed for lunch".padEnd(1000, "!"),
+    },
     next_attempt_at: null,
   });
   receiver.say(answer(200, {}, "thanks"));
   const again = await stage.manage("POST", `${path}/deliveries/${id}/redeliver`);
   expect(again.body).toMatchObject({ id, status: "waiting", attempts: 4 });
+  const { body: audit } = await stage.manage("GET", "/audit?limit=1");
+  expect(audit.data).toMatchObject([{ action: "webhook.redeliver", after: { event_id: id } }]);
   await until(() => receiver.received.length === 5, "one more");
   expect(receiver.ids().at(-1)).toBe(id);
   expect(await ended(id)).toMatchObject({ status: "delivered", attempts: 5, response: "thanks" });
+});
+
+// Guarantee: nobody is left with a secret that a rotation at the same time has replaced.
+test("of two rotations that have read the same endpoint one is refused", async () => {
+  const { accountId, id } = await givenEndpoint(stage, receiver.url);
+  const nodes = oneNode(redis.client);
+  const endpoint = await readEndpoint(nodes, accountId, id);
+  const rules = webhookRules(stage.gateway.config.webhooks)!;
+  const rotate = () => rotateSecret(nodes, endpoint, 0, cliActor(), rules);
+  await rotate();
+  await expect(rotate()).rejects.toMatchObject({ code: "stale" });
 });
 
 // Guarantee: a rotation that is repeated, since its answer was lost, leaves receivers with a secret that they know.
@@ -209,6 +232,18 @@ test("an endpoint is deleted with what waits and what is being sent", async () =
   expect(receiver.mostUnderWay()).toBe(4);
 });
 
+/** Another account of the same partition: names of endpoints do not tell whose they are. */
+async function givenNeighbour(accountId: string): Promise<string> {
+  const partition = await partitionFor(redis.client, accountId);
+  let neighbour = accountId;
+  for (let nth = 0; neighbour === accountId; nth++) {
+    const other = `${accountId}-${nth}`;
+    if ((await partitionFor(redis.client, other)) === partition) neighbour = other;
+  }
+  await stage.manage("POST", "/accounts", { body: { account_id: neighbour } });
+  return neighbour;
+}
+
 test("refusals say what is wrong", async () => {
   const { accountId, path } = await givenEndpoint(stage, receiver.url);
   const register = (url: string, account = accountId) =>
@@ -223,9 +258,19 @@ test("refusals say what is wrong", async () => {
     status: 409,
     body: { code: "too_many_webhooks" },
   });
-  const other = await stage.givenAccount();
+  const other = await givenNeighbour(accountId);
   const foreign = path.replace(accountId, other);
-  expect((await stage.manage("GET", foreign)).status).toBe(404);
+  for (const [method, more] of [
+    ["GET", ""],
+    ["PATCH", ""],
+    ["POST", "/test"],
+    ["POST", "/rotate-secret"],
+    ["GET", "/deliveries"],
+    ["DELETE", ""],
+  ] as const) {
+    const body = method === "PATCH" ? { label: "mine" } : undefined;
+    expect((await stage.manage(method, foreign + more, { body })).status, method + more).toBe(404);
+  }
   await stage.manage("PATCH", `/accounts/${other}`, { body: { status: "closed" } });
   expect(await register("https://example.com/", other)).toMatchObject({
     ...{ status: 409, body: { code: "account_closed" } },

@@ -41,18 +41,34 @@ const place = (at: number) => {
   return { accountId, partition: partitionOf(accountId, PARTITIONS) };
 };
 
+const rules = webhookRules({
+  ...{ secretKey: "a key of webhook secrets for tests only", previousSecretKey: undefined },
+  ...{ allowNetworks: [], allowPorts: [], endpointsPerAccount: 10 },
+})!;
+
+async function givenEndpoint({ accountId }: { accountId: string }): Promise<void> {
+  await issueKey(nodes, { accountId, credits: 1 }, cliActor());
+  await registerEndpoint(nodes, accountId, { url: "https://shop.example/hook" }, cliActor(), rules);
+}
+
+// Guarantee: nobody has the gateway call an origin that another account has shown to be its own.
+test("an origin is the account's that has registered it, also while it is remembered, and in full", async () => {
+  const [own, other] = [place(100), place(101)];
+  await givenEndpoint(own);
+  const guard = createCallbackGuard(connection());
+  expect(await guard.hasOrigin(own, "https://shop.example")).toBe(true);
+  expect(await guard.hasOrigin(other, "https://shop.example")).toBe(false);
+  for (const origin of ["https://shop.exampl", "https://shop.example:8443", "http://shop.example"])
+    expect(await guard.hasOrigin(own, origin), origin).toBe(false);
+});
+
 // Guarantee: a primary that is away makes 503 of its own partitions only.
 test("the origin of a callBackUrl is looked up at the account's own primary alone", async () => {
   const meta = nodes.ofName(META);
   const own = Array.from({ length: 16 }, (_, at) => place(at)).find(
     ({ partition }) => nodes.of(partition) !== meta,
   )!;
-  await issueKey(nodes, { accountId: own.accountId, credits: 1 }, cliActor());
-  const rules = webhookRules({
-    ...{ secretKey: "a key of webhook secrets for tests only", previousSecretKey: undefined },
-    ...{ allowNetworks: [], allowPorts: [], endpointsPerAccount: 10 },
-  })!;
-  await registerEndpoint(nodes, own.accountId, { url: "https://shop.example/hook" }, cliActor(), rules);
+  await givenEndpoint(own);
   const ended = once(meta, "end");
   meta.disconnect();
   await ended;

@@ -2723,6 +2723,14 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "  if is_slow then first,",
     "  if false then first,",
   ),
+  mutant(
+    "a new message hides how long one waits",
+    "include/deliveries",
+    'lane, "LT", int(at)',
+    "lane, int(at)",
+  ),
+  mutant("what may send no more is due", "include/deliveries", "= has_room and now or", "= now or"),
+  mutant("ports share a queue", "include/deliveries", '"^%a+://[^/?#]+"', '"^%a+://[^/?#:]+"'),
   mutant("an endpoint is always first", "include/deliveries", "int(math.max(at, earliest))", "int(at)"),
   mutant(
     "a disabled endpoint is due",
@@ -2758,6 +2766,12 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
   ),
   mutant("all leases have one number", "lease-deliveries", "one.leases + 1", "one.leases + 0"),
   mutant("an old secret signs for ever", "lease-deliveries", "tonumber(signs[6]) > now and", "true and"),
+  mutant(
+    "a rotation revives a secret",
+    "webhook",
+    "if signing[2] and tonumber(signing[2]) > now",
+    "if signing[2]",
+  ),
   mutant("the old secret does not sign", "lease-deliveries", "tonumber(signs[6]) > now and", "false and"),
   mutant("a result of an earlier lease counts", "settle-delivery", " or int(one.leases) ~= lease or", " or"),
   mutant("a result counts twice", "settle-delivery", " or one.at ~= due_at then", " then"),
@@ -2788,6 +2802,22 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     "settle-delivery",
     'is_again = one.again == "1"',
     "is_again = false",
+  ),
+  mutant(
+    "410 revives a deleted endpoint",
+    "settle-delivery",
+    'if record[2] == "enabled" and (result',
+    "if (result",
+  ),
+  without(
+    "what is sent again gives way",
+    "queue-delivery",
+    '  call("ZREM", name_in(tag, "finished-deliveries", endpoint_id), event_id)\n',
+  ),
+  without(
+    "a wish during a retry waits twice",
+    "settle-delivery",
+    '  call("ZREM", name_in(tag, "retries", queue_id), event_id)\n',
   ),
   mutant(
     "410 is a failure as any other",
@@ -2890,6 +2920,9 @@ export const WEBHOOK_MUTANTS: readonly Mutant[] = [
     'if not status or status == "deleted" then',
     "if false then",
   ),
+  mutant("a late completion is told to nobody", "reclaim", "add_event(account, now", "tostring(account, now"),
+  mutant("a late completion is not told to its address", "reclaim", ", record.callback)", ")"),
+  mutant("a late completion is not told to endpoints", "reclaim", 'call("HGET", account, "webhooks")', "nil"),
   mutant("no event is queued", "observe", "add_event(account, now", "tostring(account, now"),
   mutant(
     "what cannot be signed is taken",

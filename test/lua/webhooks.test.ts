@@ -122,6 +122,9 @@ const totals = () => stage.redis.hgetall(webhookNames(stage.partition).totals);
 const webhooksField = (key: KeyRef) => stage.redis.hget(key.names.account, "webhooks");
 const endpointsOf = (leased: readonly LeasedDelivery[]) => leased.map(({ endpointId }) => endpointId);
 
+const dueOf = async (endpointId: string) =>
+  Number(await stage.redis.zscore(webhookNames(stage.partition).first, endpointId));
+
 const hasMark = async (key: KeyRef) => (await stage.redis.hget(key.names.account, "money"))?.endsWith(" +");
 
 guarantee("the money of an account is marked while it has an enabled endpoint", async () => {
@@ -150,7 +153,8 @@ guarantee(
   async () => {
     const key = await stage.givenKey();
     const [both, failures] = [await givenEndpoint(key), await givenEndpoint(key, "task.failed")];
-    const completed = await finishTask(key, "completed", '{"status":"completed"}');
+    const data = '{"status":"completed","title":"two  words"}';
+    const completed = await finishTask(key, "completed", data);
     await stage.observe(completed, "completed");
     await stage.observe(completed, "failed");
     const failed = await finishTask(key, "failed");
@@ -164,7 +168,7 @@ guarantee(
     );
     expect(leased.find(({ eventId }) => eventId === eventOf(completed))).toMatchObject({
       ...{ url: `https://example.com/${both}`, secrets: [`sealed-${both}`], lease: 1, tries: 0 },
-      event: { type: "task.completed", data: '{"status":"completed"}', accountId: key.accountId },
+      event: { type: "task.completed", data, accountId: key.accountId },
     });
     expect((await totals())[" waiting"]).toBe("3");
   },
@@ -180,6 +184,25 @@ guarantee("the end of a task that was not charged is told to nobody: no video fo
   expect(await stage.bind(late)).toBe("uncollected");
   expect((await stage.observe(late, "completed")).outcome).toBe("finished");
   expect(await lease()).toEqual([]);
+});
+
+guarantee("a task that ended as too old and completes after all is told of anew", async () => {
+  const key = await stage.givenKey({ credits: 100 });
+  const endpointId = await givenEndpoint(key);
+  const task = stage.request(key, { price: 10, callback: "https://late.example/" });
+  await stage.givenTask(task);
+  await stage.observe(task, "expired");
+  for (const one of await lease()) await settle(one, "delivered");
+  const { requestId } = task;
+  const late = { taskId: `task_${requestId}`, requestId, creatorKeyId: key.keyId };
+  const { partition } = stage;
+  const call = { partition, accountId: key.accountId, task: late, data: '{"status":"completed"}' };
+  expect((await stage.reclaim(call))[0]).toBe("charged_again");
+  const told = (await lease()).map(({ url, event }) => [url, event.type, event.data]);
+  expect(told.sort()).toEqual([
+    [`https://example.com/${endpointId}`, "task.completed", call.data],
+    ["https://late.example/", "task.completed", call.data],
+  ]);
 });
 
 guarantee("an event is queued after slot and refund: all are there at one instant", async () => {
@@ -207,6 +230,9 @@ guarantee(
     for (const _ of times(6, () => 0)) await finishTask(key);
     const first = await lease();
     expect(endpointsOf(first)).toEqual(times(4, () => slow));
+    expect(await dueOf(slow), "it is looked at once one of them has ended").toBe(
+      stage.clock.nowMs + LEASE_MS,
+    );
     expect(await lease()).toEqual([]);
     const other = await stage.givenKey();
     const quick = await givenEndpoint(other);
@@ -292,6 +318,18 @@ guarantee(
     expect(await lease(16, 0)).toHaveLength(1);
   },
 );
+
+// Guarantee: the alarm for overdue messages comes, though new ones come all the time and nobody sends.
+guarantee("an endpoint is due since its first message, however many come after it", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const sinceMs = stage.clock.nowMs;
+  for (const _ of times(3, () => 0)) {
+    await finishTask(key);
+    expect(await dueOf(endpointId)).toBe(sinceMs);
+    stage.clock.nowMs += 1000;
+  }
+});
 
 guarantee("endpoints with much to do take turns", async () => {
   const keys = [await stage.givenKey(), await stage.givenKey()];
@@ -489,6 +527,8 @@ guarantee(
     expect(await outcomeOf(second, "failed")).toBe("failed");
     expect((await queue(key, endpointId, eventId)).outcome).toBe("queued");
     expect(await delivery(endpointId, eventId)).toMatchObject({ state: "waiting", tries: 0 });
+    const { finished } = endpointNames(stage.partition, endpointId);
+    expect(await stage.redis.zcard(finished), "it gives way to none while it waits").toBe(0);
     const [third] = (await lease()) as [LeasedDelivery];
     expect(await outcomeOf(third, "delivered")).toBe("delivered");
     expect((await totals())[" waiting"]).toBe("0");
@@ -496,6 +536,37 @@ guarantee(
     expect((await queue(await stage.givenKey(), endpointId, eventId)).outcome).toBe("missing");
   },
 );
+
+// Guarantee: no two gateways send it at a time.
+guarantee("a retry that an operator wishes once more meanwhile waits once", async () => {
+  const key = await stage.givenKey();
+  const endpointId = await givenEndpoint(key);
+  const eventId = eventOf(await finishTask(key));
+  for (const one of await lease()) await settle(one, "failed", { retryMs: 0 });
+  const [retry] = (await lease()) as [LeasedDelivery];
+  expect((await queue(key, endpointId, eventId)).outcome).toBe("sending");
+  expect(await outcomeOf(retry, "failed", { retryMs: 0 })).toBe("again");
+  const [wished, ...more] = await lease();
+  expect([wished?.eventId, wished?.tries, more]).toEqual([eventId, 0, []]);
+  expect(await outcomeOf(wished!, "delivered")).toBe("delivered");
+  expect(await endpointRecord(endpointId)).toMatchObject({ delivered_at: String(stage.clock.nowMs) });
+  stage.clock.nowMs += LEASE_MS;
+  expect(await lease()).toEqual([]);
+  expect((await totals())[" waiting"]).toBe("0");
+});
+
+// Guarantee: an answer changes no endpoint that an operator has changed since.
+guarantee("410 leaves an endpoint as it was deleted or disabled while it was sent", async () => {
+  const key = await stage.givenKey();
+  const [deleted, disabled] = [await givenEndpoint(key), await givenEndpoint(key)];
+  await finishTask(key);
+  const sending = await lease();
+  await change(key, deleted, "webhook.delete");
+  await change(key, disabled, "webhook.patch", { fields: { status: "disabled" } });
+  for (const one of sending) expect(await outcomeOf(one, "gone")).toBe("failed");
+  expect(await endpointRecord(deleted)).toMatchObject({ status: "deleted" });
+  expect(await endpointRecord(disabled)).toMatchObject({ status: "disabled", disabled_reason: "operator" });
+});
 
 guarantee(
   "a result that comes twice counts once, and none counts that an operator's wish came after",
@@ -574,6 +645,9 @@ guarantee("after a rotation both secrets sign until the overlap is over", async 
   stage.clock.nowMs += DAY_MS;
   expect(await lease()).toMatchObject([{ secrets: ["sealed-1"] }]);
   await rotate("sealed-2");
+  expect(await endpointRecord(endpointId), "what signs no more").toMatchObject({
+    previous_secret: "sealed-1",
+  });
   stage.clock.nowMs += DAY_MS - 1;
   for (const secret of ["sealed-3", "sealed-4", "sealed-5", "sealed-6"]) await rotate(secret);
   const bounded = ["sealed-6", "sealed-5", "sealed-4", "sealed-3", "sealed-2"];
@@ -669,6 +743,9 @@ guarantee("addresses of requests are paced by origin: a dead one takes nothing f
   expect(await outcomeOf(leased!, "delivered")).toBe("delivered");
   expect(await delivery(callbackOf(key), quick)).toMatchObject({ state: "delivered", leases: 1 });
   expect(await queuesOf(key)).toHaveLength(2);
+  await finishCalledTask(key, "https://quick.example:8443/");
+  await finishCalledTask(key, "http://quick.example/");
+  expect(await queuesOf(key), "scheme and port are of the origin").toHaveLength(4);
 });
 
 guarantee(
@@ -720,6 +797,18 @@ guarantee(
     expect(await totals()).toEqual({ " bytes": "0", " waiting": "0", " dropped": "1" });
   },
 );
+
+guarantee("410 ends a message to an address of a request, and no other one", async () => {
+  const key = await stage.givenKey();
+  const events = [
+    await finishCalledTask(key, "https://gone.example/1"),
+    await finishCalledTask(key, "https://gone.example/2"),
+  ];
+  const [gone] = (await lease()) as [LeasedDelivery];
+  expect(await outcomeOf(gone, "gone", { retryMs: 0 })).toBe("failed");
+  expect(await delivery(callbackOf(key), gone.eventId)).toMatchObject({ state: "failed", tries: 1 });
+  expect(await lease()).toMatchObject([{ eventId: events.find((one) => one !== gone.eventId) }]);
+});
 
 guarantee("another account's endpoint is missing, and a revision that was seen is compared", async () => {
   const [key, other] = [await stage.givenKey(), await stage.givenKey()];

@@ -24,6 +24,9 @@ test("a request is called back about five times at once, then once in two second
     expect(limits.begin(target(1))).toBeUndefined();
     expect(limits.begin(target(1))).toBe(2000);
   }
+  nowMs = 3_600_000;
+  for (let time = 0; time < 5; time++) expect(limits.begin(target(1)), "an hour later").toBeUndefined();
+  expect(limits.begin(target(1))).toBe(2000);
 });
 
 test("guesses write one line a second, however many there are", () => {

@@ -8,7 +8,14 @@ import { createMetrics } from "../../../src/telemetry/metrics.ts";
 import type { PollOutcome } from "../../../src/upstream/poll-request.ts";
 
 const REQUEST = { requestId: "req", partition: 5 };
-const HELD = { state: "held", account_id: "acc", key_id: "key", price: "10", admitted_at: "1" };
+const HELD = {
+  state: "held",
+  account_id: "acc",
+  key_id: "key",
+  price: "10",
+  admitted_at: "1",
+  retention_ms: "70000",
+};
 const COMPLETED: PollOutcome = { outcome: "task", status: "completed", data: "{}" };
 
 /** A request of unknown outcome, and what the upstream answers about each task. */
@@ -33,7 +40,7 @@ function givenRequest(
     connection: { of: () => primary, ofName: () => primary, known: { facts: { id: "store" } } },
     store,
     upstream: () => upstream,
-    upstreamOf: () => upstream,
+    upstreamOf: (tag: string) => ({ poll: async (taskId: string) => answers[`${tag} ${taskId}`] }),
     settings: () => ({ tiers: {}, tasks }),
     metrics: createMetrics(),
     log: createLogger("silent"),
@@ -55,7 +62,7 @@ test.each<[string, PollOutcome, claims: Record<string, string>]>([
     const results = await Promise.all([callBack(), callBack("wrong"), callBack("right")]);
     expect(results).toEqual(["no_task", result, "bound"]);
     expect(bind).toHaveBeenCalledExactlyOnceWith(
-      expect.objectContaining({ requestId: "req", price: 10 }),
+      expect.objectContaining({ requestId: "req", price: 10, retentionMs: 70_000 }),
       expect.objectContaining({ taskId: "right", upstream: "tag", maxAgeMs: 60_000, pollMs: 1000 }),
     );
     expect(observe).toHaveBeenCalledOnce();
@@ -100,4 +107,36 @@ test.each([
   bind.mockResolvedValueOnce(binding);
   expect(await callBack("right")).toBe(result);
   expect(observe).toHaveBeenCalledTimes(times);
+});
+
+// An upstream that has replaced it does not know the task, and says so.
+test("a task that is bound is polled where it was made, within the age of its admission", async () => {
+  const record = {
+    ...HELD,
+    state: "bound",
+    task_id: "made",
+    bound_at: "1",
+    upstream: "earlier",
+    max_age_ms: "50",
+  };
+  const { callBack, observe } = givenRequest(
+    { made: { outcome: "gone" }, "earlier made": COMPLETED },
+    {},
+    record,
+  );
+  expect(await callBack()).toBe("settled");
+  expect(observe).toHaveBeenCalledExactlyOnceWith(
+    expect.objectContaining({ accountId: "acc" }),
+    expect.objectContaining({ status: "completed" }),
+    expect.objectContaining({ maxAgeMs: 50 }),
+  );
+});
+
+// A task that the upstream knows and no customer is charged for is a video for nothing.
+test("a task in a state that is not known is bound", async () => {
+  const { callBack, bind } = givenRequest({
+    right: { outcome: "unknown_status", word: "halted", data: "{}" },
+  });
+  expect(await callBack("right")).toBe("bound");
+  expect(bind).toHaveBeenCalledOnce();
 });

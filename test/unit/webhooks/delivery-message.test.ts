@@ -26,3 +26,8 @@ test("a message whose present secret cannot be opened is not sent with another o
   const secrets = [lost!.seal(newSecret()), present!.seal(newSecret())];
   expect(() => createMessages(present!)(delivery(secrets), Date.now())).toThrow(SealedSecretError);
 });
+
+test("an account without endpoints gets its message unsigned, at the second of its try", () => {
+  const { headers } = createMessages(present!)(delivery([]), 1_999);
+  expect(headers).toEqual({ "webhook-id": "evt_1", "webhook-timestamp": "1" });
+});

@@ -97,6 +97,23 @@ test("a connection that ends up at an inner peer is closed before a byte is sent
   }
 });
 
+// Such a message failed with "the address must lead to a public address".
+test("a receiver that closes the connection at once is not taken for an inner one", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  const network: Network = {
+    resolve: async () => [PUBLIC],
+    connect: async () => {
+      const socket = connect(receiver.port, "127.0.0.1");
+      await once(socket, "connect");
+      return socket.destroy();
+    },
+  };
+  expect(await givenSender(POLICY, network).send(messageTo("https://hooks.example.com/"))).toEqual({
+    outcome: "failed",
+    reason: "the connection was closed before an answer",
+  });
+});
+
 test("a name in an allowed network is taken with plain http, and beside it only what is public", async () => {
   const receiver = await givenReceiver(answered("200 OK"));
   const { own } = await givenNetwork({
@@ -115,6 +132,20 @@ test("a name in an allowed network is taken with plain http, and beside it only 
     reason: "the address must be https",
   });
   expect(receiver.requests).toHaveLength(1);
+});
+
+// Where one of two addresses is down, nothing was delivered.
+test("a name whose first or last address does not answer is delivered to at the other one", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  const { own } = await givenNetwork({
+    "first.example.com": [["127.0.0.2", "127.0.0.1"]],
+    "last.example.com": [["127.0.0.1", "127.0.0.2"]],
+  });
+  const sender = givenSender(LOOPBACK, own);
+  for (const name of ["first", "last"])
+    expect(await sender.send(messageTo(`http://${name}.example.com:${receiver.port}/`)), name).toMatchObject({
+      outcome: "delivered",
+    });
 });
 
 test("connections that a policy has allowed are not used under another one", async () => {
@@ -230,6 +261,19 @@ test("through an egress proxy a message is delivered, in a tunnel or in plain", 
   const plain = await sender.send(messageTo("http://127.0.0.1:7/a"));
   expect(plain).toEqual({ outcome: "delivered", status: 200, answer: "by the proxy" });
   expect(proxy.asked).toEqual([`CONNECT 127.0.0.1:${receiver.port}`, "POST http://127.0.0.1:7/a"]);
+});
+
+// Guarantee: from the reload on that names a proxy, nothing goes around it.
+test("an egress proxy that is set meanwhile gets the next message", async () => {
+  const receiver = await givenReceiver(answered("200 OK"));
+  const proxy = await givenProxy(undefined);
+  let policy: EgressPolicy = LOOPBACK;
+  const sender = givenSender(() => policy);
+  const send = () => sender.send(messageTo(receiver.url));
+  expect(await send()).toMatchObject({ outcome: "delivered", answer: "" });
+  policy = { ...LOOPBACK, proxyUrl: proxy.url };
+  expect(await send()).toMatchObject({ outcome: "delivered", answer: "by the proxy" });
+  expect(receiver.requests).toHaveLength(1);
 });
 
 test("an unasked `100 Continue` through the tunnel of an egress proxy is skipped", async () => {
