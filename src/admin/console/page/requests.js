@@ -64,8 +64,8 @@ export const SECRET_SEARCHED =
 /** Loaded once, with the first view that has a plot. */
 export const loadPlots = () => import("./uplot.js");
 
-/** Views of the page itself; the others are in a file of their own. */
-const IN_THE_PAGE = ["overview", "accounts", "account", "key", "keys"];
+/** Views of the page itself, and parts of an account; the others are in a file of their own. */
+const IN_THE_PAGE = ["overview", "accounts", "usage", "timeline", "key", "keys"];
 
 /** It is loaded ahead, and runs once the page is there, whose scope it shares. */
 function expectMore() {
@@ -276,7 +276,7 @@ function begin() {
   if (Object.hasOwn(viewRequests, name))
     needed.push(viewRequests[/** @type {keyof typeof viewRequests} */ (name)]);
   if (name === "account") needed.push(partRequests[partOf(place)]);
-  if (!IN_THE_PAGE.includes(name) || needed.includes(partRequests.webhooks)) expectMore();
+  if (!IN_THE_PAGE.includes(name === "account" ? partOf(place) : name)) expectMore();
   for (const send of needed) begun.set(send, send(place));
 }
 

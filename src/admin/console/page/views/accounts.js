@@ -46,7 +46,6 @@ import {
   table,
 } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
-import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
 import { askLeakedKey } from "./leaked-key.js";
 
@@ -144,20 +143,23 @@ export const runningOut = ({ data }) => [
 
 /** The account, with its tag, and what is used of its limits. @typedef {Promise<[{ value: Account, etag: string | null }, AccountUse]>} Reading */
 
+/** @typedef {"showTransactions" | "showAccountTasks" | "showAccountRefusals" | "showWebhooks"} LaterPart */
+
+/** @param {LaterPart} name */
+const laterPart = (name) => async (/** @type {string} */ id, /** @type {Context} */ context) =>
+  (await context.more())[name](id, context);
+
 /**
  * Parts of an account's page by name in the address; the first is shown where none is named.
  * @type {Record<import("../requests.js").PartName, { title: string, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
  */
 const PARTS = {
   usage: { title: "Usage and keys", show: showAccountUsage },
-  transactions: { title: "Transactions", show: showTransactions },
-  tasks: { title: "Tasks", show: showAccountTasks },
-  refusals: { title: "Refusals", show: showAccountRefusals },
+  transactions: { title: "Transactions", show: laterPart("showTransactions") },
+  tasks: { title: "Tasks", show: laterPart("showAccountTasks") },
+  refusals: { title: "Refusals", show: laterPart("showAccountRefusals") },
   timeline: { title: "Timeline", show: showTimeline },
-  webhooks: {
-    title: "Webhooks",
-    show: async (id, context) => (await context.more()).showWebhooks(id, context),
-  },
+  webhooks: { title: "Webhooks", show: laterPart("showWebhooks") },
 };
 
 /** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */
