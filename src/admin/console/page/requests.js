@@ -244,26 +244,23 @@ export const partRequests = {
 
 /** @typedef {keyof typeof partRequests} PartName */
 
-/** The right that a part needs. @type {Record<PartName, Scope>} */
-export const PART_SCOPES = {
-  usage: "accounts:read",
-  transactions: "credits:read",
-  tasks: "tasks:read",
-  refusals: "usage:read",
-  timeline: "audit:read",
-  webhooks: "webhooks:write",
+/** The rights of which a part needs one. @type {Record<PartName, Scope[]>} */
+const PART_SCOPES = {
+  usage: ["keys:read", "usage:read"],
+  transactions: ["credits:read"],
+  tasks: ["tasks:read"],
+  refusals: ["usage:read"],
+  timeline: ["audit:read"],
+  webhooks: ["webhooks:write"],
 };
 
 const partNames = /** @type {PartName[]} */ (Object.keys(partRequests));
 
-/** The part that is shown where none is named: one that is not empty for this token. */
-export const firstPart = () =>
-  may("keys:read") || may("usage:read")
-    ? "usage"
-    : (partNames.find((name) => name !== "usage" && may(PART_SCOPES[name])) ?? "usage");
+/** The parts that are not empty for this token; the first is shown where none is named. */
+export const ownParts = () => partNames.filter((name) => PART_SCOPES[name].some(may));
 
 /** The part that the address names. @param {Place} place */
-export const partOf = ({ args: [, named = firstPart()] }) =>
+export const partOf = ({ args: [, named = ownParts()[0]] }) =>
   partNames.find((name) => name === named) ?? "usage";
 
 /** Asks for what the view needs that the address names, while the rest of the page is on its way. */

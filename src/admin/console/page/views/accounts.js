@@ -24,16 +24,7 @@ import { count, shortCount, signed } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { hrefHere, hrefTo } from "../location.js";
 import { Plot } from "../plots.js";
-import {
-  DAY_SECONDS,
-  dateOf,
-  firstPart,
-  PART_SCOPES,
-  partOf,
-  partRequests,
-  SPANS,
-  viewRequests,
-} from "../requests.js";
+import { DAY_SECONDS, dateOf, ownParts, partOf, partRequests, SPANS, viewRequests } from "../requests.js";
 import { deedOf, entrySentence, subjectOf } from "../sentences.js";
 import {
   choiceOf,
@@ -229,16 +220,16 @@ function detailsOf({ account_id, created_at, metadata, price_multiplier: times }
 }
 
 /** @param {string} id @param {string} current */
-const partLinks = (id, current) =>
-  html`<nav class="parts" aria-label="Parts of the account">${choices(
-    Object.entries(PARTS)
-      .filter(([name]) => may(PART_SCOPES[/** @type {keyof typeof PARTS} */ (name)]))
-      .map(([name, { title }]) => ({
-        href: hrefTo(name === firstPart() ? ["account", id] : ["account", id, name]),
-        text: name === "usage" ? usageTitle() : title,
-        current: name === current,
-      })),
-  )}</nav>`;
+function partLinks(id, current) {
+  const links = ownParts().map((name, at) => ({
+    href: hrefTo(at === 0 ? ["account", id] : ["account", id, name]),
+    text: name === "usage" ? usageTitle() : PARTS[name].title,
+    current: name === current,
+  }));
+  return (
+    links.length > 0 && html`<nav class="parts" aria-label="Parts of the account">${choices(links)}</nav>`
+  );
+}
 
 const usageTitle = () => (may("keys:read") ? (may("usage:read") ? "Usage and keys" : "Keys") : "Usage");
 
