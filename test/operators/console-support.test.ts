@@ -149,6 +149,12 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await page.getByLabel("to", { exact: true }).fill(to!);
     await page.getByLabel("Limit", { exact: true }).selectOption("rate_limited");
     await rows.nth(49).waitFor();
+    // As the customer says it: a time of today.
+    await page.getByLabel("From (UTC)").fill("00:00");
+    await page.getByLabel("to", { exact: true }).fill("23:59");
+    await press("Show");
+    await page.waitForURL("**to=23%3A59**");
+    await rows.nth(49).waitFor();
     await page.getByLabel("Limit", { exact: true }).selectOption("daily_limited");
     await page.getByText("There are none.").waitFor();
   });

@@ -192,10 +192,10 @@ function metadataFilter(query) {
   return { [`metadata.${name}`]: value };
 }
 
-/** A time as a row has it, or to the minute, as the API takes it. @param {string} text @param {"start" | "end"} edge of the second or minute: the API's `to` is not included */
+/** A time as a row has it, or to the minute, as the API takes it; without a day it is of today. @param {string} text @param {"start" | "end"} edge of the second or minute: the API's `to` is not included */
 function timeOfText(text, edge) {
-  const [, date = "", time, seconds] = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/.exec(text) ?? [];
-  if (date === "") return text;
+  const [, date = day(), time, seconds] = /^(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d)(:\d\d)?$/.exec(text) ?? [];
+  if (time === undefined) return text;
   const start = `${date}T${time}${seconds ?? ":00"}Z`;
   const startMs = Date.parse(start);
   // The gateway refuses what is no time, such as 30 February.
