@@ -11,7 +11,15 @@ import { parse } from "yaml";
 
 const ROOT = resolve(import.meta.dirname, "..");
 const into = resolve(process.argv[2] ?? join(ROOT, "release"));
-const ALONGSIDE = ["README.md", "CHANGELOG.md", "SECURITY.md", "docs", "deploy", "examples/adapters"];
+const ALONGSIDE = [
+  "README.md",
+  "CHANGELOG.md",
+  "CONTRIBUTING.md",
+  "SECURITY.md",
+  "docs",
+  "deploy",
+  "examples",
+];
 
 /** They name programs, which the archive has as bundles. */
 const NAMES_PROGRAMS = [

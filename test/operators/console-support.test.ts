@@ -1,4 +1,4 @@
-import { mkdir } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -148,6 +148,12 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await page.getByText("There are none.").waitFor();
     await page.getByLabel("to", { exact: true }).fill(to!);
     await page.getByLabel("Limit", { exact: true }).selectOption("rate_limited");
+    await rows.nth(49).waitFor();
+    // As the customer says it: a time of today.
+    await page.getByLabel("From (UTC)").fill("00:00");
+    await page.getByLabel("to", { exact: true }).fill("23:59");
+    await press("Show");
+    await page.waitForURL("**to=23%3A59**");
     await rows.nth(49).waitFor();
     await page.getByLabel("Limit", { exact: true }).selectOption("daily_limited");
     await page.getByText("There are none.").waitFor();
@@ -396,6 +402,11 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await press("Read-only token …");
     expect((await ticked()).every((scope) => scope?.endsWith(":read"))).toBe(true);
     await press("Cancel");
+    // A shop's backend can do all that the example does.
+    await press("Shop token …");
+    const [, scopes = ""] = /--scopes (\S+)/.exec(await readFile("examples/shop/README.md", "utf8")) ?? [];
+    expect(await ticked()).toEqual(expect.arrayContaining(scopes.split(",")));
+    await press("Cancel");
     await press("Support token …");
     expect(await ticked()).not.toContain("credits:write");
     await dialog().getByLabel("usage:read").uncheck();
@@ -403,9 +414,9 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await look("token-presets");
     await press("Create it");
     await press("I have it");
-    const scopes = (await manage("GET", "tokens")).data[0].scopes;
-    expect(scopes).toContain("tasks:write");
-    expect(scopes).not.toContain("usage:read");
+    const made = (await manage("GET", "tokens")).data[0].scopes;
+    expect(made).toContain("tasks:write");
+    expect(made).not.toContain("usage:read");
     // A token gives no more than it has.
     const { token } = await manage("POST", "tokens", {
       label: "desk",

@@ -47,14 +47,16 @@ beforeAll(async () => {
 }, 240_000);
 afterAll(() => rm(dir, { recursive: true, force: true }));
 
-async function rendered(values: object = {}): Promise<{ file: string; objects: Manifest[] }> {
+async function rendered(values: object = {}): Promise<{ file: string; objects: Manifest[]; notes: string }> {
   await writeFile(join(dir, "values.yaml"), stringify(values));
-  const { stdout } = await run(join(dir, "render"), [CHART, "video", join(dir, "values.yaml")]);
+  const args = [CHART, "video", join(dir, "values.yaml")];
+  const { stdout, stderr: notes } = await run(join(dir, "render"), args);
   const file = join(dir, "rendered.yaml");
   await writeFile(file, stdout);
   const documents = parseAllDocuments(stdout);
   expect(documents.flatMap(({ errors }) => errors)).toEqual([]);
-  return { file, objects: documents.map((document) => document.toJS()).filter((object) => object !== null) };
+  const objects = documents.map((document) => document.toJS()).filter((object) => object !== null);
+  return { file, objects, notes };
 }
 
 const ofKind = (objects: readonly Manifest[], kind: string): Manifest =>
@@ -137,6 +139,15 @@ test("its configuration is one that the gateway takes, and a change of it makes 
   const changed = await rendered({ config: { server: { trust_proxy: ["10.0.0.0/8"] } } });
   const pods = (objects: Manifest[]) => ofKind(objects, "StatefulSet").spec.template;
   expect(pods(changed.objects)).toEqual(pods(before.objects));
+});
+
+// Guarantee: who has just installed the chart is led to the console, and to no 401.
+test("its notes name the gateways, their Secret and the console", async () => {
+  const { objects, notes } = await rendered();
+  const { name } = ofKind(objects, "StatefulSet").metadata;
+  expect(notes).toContain(`port-forward statefulset/${name} 9090 -n video `);
+  expect(notes).toContain("http://localhost:9090/console");
+  expect(notes).toContain(`the Secret ${name} with REDIS_URL and UPSTREAM_API_KEY, and with ADMIN_TOKEN`);
 });
 
 test("with allow, gateways are ready while Redis is away", async () => {

@@ -37,7 +37,7 @@ const JSON_TEXTS = new Set(["metadata", "scopes", "accounts"]);
 
 interface AuditQuery extends Period {
   accountId?: string | undefined;
-  /** Who: the whole `by`, or its first word, such as a token's id. */
+  /** Who: the whole `by`, its first word, such as a token's id, or what follows that, such as a token's label. */
   by?: string | undefined;
   action?: string | undefined;
   /** Of those that the rest lets through. */
@@ -77,7 +77,7 @@ export async function readAudit(
     rowOf(partition, entry) {
       const field = recordOf(entry[1]);
       if (isOfOne && field.account_id !== accountId) return undefined;
-      if (by !== undefined && field.by !== by && !field.by?.startsWith(`${by} `)) return undefined;
+      if (by !== undefined && !isPerson(field.by ?? "", by)) return undefined;
       if (action !== undefined && field.action !== action) return undefined;
       const record = auditRecord(partition, entry);
       const isInTime = record.atMs >= (fromMs ?? 0) && record.atMs < (toMs ?? Infinity);
@@ -86,6 +86,9 @@ export async function readAudit(
   });
   return { records: rows, next };
 }
+
+const isPerson = (by: string, asked: string): boolean =>
+  by === asked || by.startsWith(`${asked} `) || by.slice(by.indexOf(" ") + 1) === asked;
 
 // As in a transaction's id, 18 digits are enough for either half of a stream's id.
 const AUDIT_ID = /^aud_(\d{1,4})_(\d{1,18}-\d{1,18})$/;

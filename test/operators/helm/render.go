@@ -1,5 +1,5 @@
 // Renders a Helm chart as `helm template` does, with Go's templates, sprig, and the functions that Helm adds to them and charts here use.
-// Usage: render CHART RELEASE [VALUES.yaml]
+// Usage: render CHART RELEASE [VALUES.yaml]; the notes go to standard error.
 package main
 
 import (
@@ -85,14 +85,18 @@ func execute(root string, context object) error {
 	}
 	for _, name := range names {
 		base := filepath.Base(name)
-		if strings.HasPrefix(base, "_") || base == "NOTES.txt" {
+		if strings.HasPrefix(base, "_") {
 			continue
 		}
 		var out bytes.Buffer
 		if err := all.ExecuteTemplate(&out, base, context); err != nil {
 			return err
 		}
-		fmt.Printf("---\n# %s\n%s\n", base, out.String())
+		if base == "NOTES.txt" {
+			fmt.Fprint(os.Stderr, out.String())
+		} else {
+			fmt.Printf("---\n# %s\n%s\n", base, out.String())
+		}
 	}
 	return nil
 }

@@ -77,6 +77,14 @@ describe("npm run release", () => {
     const programs = [...new Set(inFiles.flat())];
     expect(programs).toContain("src/main.js");
     expect(programs.filter((one) => !existsSync(join(unpacked, one)))).toEqual([]);
+    const links = ["README.md", "CHANGELOG.md"].flatMap((page) =>
+      Array.from(
+        readFileSync(join(ROOT, page), "utf8").matchAll(/\]\((?!http)([^)#]+)/g),
+        ([, link]) => link!,
+      ),
+    );
+    expect(links).toContain("docs/api.md");
+    expect(links.filter((link) => !existsSync(join(unpacked, link)))).toEqual([]);
     const cli = join(unpacked, "src/cli.js");
     const commit = git("rev-parse", "HEAD");
     expect(execFileSync(process.execPath, [cli, "--version"], { encoding: "utf8" })).toBe(

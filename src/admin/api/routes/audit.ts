@@ -22,7 +22,7 @@ export const listOfAudit = operation("GET /audit", {
     account_id: t.filter(64, "Of this account only."),
     by: t.filter(
       200,
-      "Of this person only: the whole `by` of a record, or its first word, such as a token's id.",
+      "Of this person only: the whole `by` of a record, its first word, such as a token's id, or what follows that, such as a token's label.",
     ),
     action: t.filter(64, "Such as `credits.grant`, in whole."),
     ...t.period,

@@ -27,13 +27,13 @@ import { showOverview } from "./views/overview.js";
  * @property {(context: Context) => Promise<Content | URL>} show an address is where to look instead
  */
 
-/** Views that are seldom the first one: loaded once, with the first of them. */
+/** Views that are seldom the first one, and a form that few open: loaded once, with the first of them. */
 const loadMore = () =>
   import("./more.js").catch(() => {
     throw new ApiError(0, "this view did not come from the gateway; load the page anew");
   });
 
-/** @param {Exclude<keyof typeof import("./more.js"), "showWebhooks">} name @returns {View["show"]} */
+/** @param {Exclude<keyof typeof import("./more.js"), "askMaintenance" | import("./views/accounts.js").LaterPart>} name @returns {View["show"]} */
 const later = (name) => async (context) => (await context.more())[name](context);
 
 /** By name in the address, in the order of the navigation. @type {Record<string, View>} */

@@ -1,5 +1,7 @@
+export { showAccountRefusals, showAccountTasks, showTransactions } from "./views/account-lists.js";
 export { showAudit } from "./views/audit.js";
 export { showConfiguration } from "./views/configuration.js";
+export { askMaintenance } from "./views/maintenance.js";
 export { showSales, showTop } from "./views/reports.js";
 export { showRunbook } from "./views/runbook.js";
 export { showSearch } from "./views/search.js";

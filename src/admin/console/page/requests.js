@@ -64,8 +64,8 @@ export const SECRET_SEARCHED =
 /** Loaded once, with the first view that has a plot. */
 export const loadPlots = () => import("./uplot.js");
 
-/** Views of the page itself; the others are in a file of their own. */
-const IN_THE_PAGE = ["overview", "accounts", "account", "key", "keys"];
+/** Views of the page itself, and parts of an account; the others are in a file of their own. */
+const IN_THE_PAGE = ["overview", "accounts", "usage", "timeline", "key", "keys"];
 
 /** It is loaded ahead, and runs once the page is there, whose scope it shares. */
 function expectMore() {
@@ -192,10 +192,10 @@ function metadataFilter(query) {
   return { [`metadata.${name}`]: value };
 }
 
-/** A time as a row has it, or to the minute, as the API takes it. @param {string} text @param {"start" | "end"} edge of the second or minute: the API's `to` is not included */
+/** A time as a row has it, or to the minute, as the API takes it; without a day it is of today. @param {string} text @param {"start" | "end"} edge of the second or minute: the API's `to` is not included */
 function timeOfText(text, edge) {
-  const [, date = "", time, seconds] = /^(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d)(:\d\d)?$/.exec(text) ?? [];
-  if (date === "") return text;
+  const [, date = day(), time, seconds] = /^(?:(\d{4}-\d\d-\d\d)[ T])?(\d\d:\d\d)(:\d\d)?$/.exec(text) ?? [];
+  if (time === undefined) return text;
   const start = `${date}T${time}${seconds ?? ":00"}Z`;
   const startMs = Date.parse(start);
   // The gateway refuses what is no time, such as 30 February.
@@ -244,26 +244,23 @@ export const partRequests = {
 
 /** @typedef {keyof typeof partRequests} PartName */
 
-/** The right that a part needs. @type {Record<PartName, Scope>} */
-export const PART_SCOPES = {
-  usage: "accounts:read",
-  transactions: "credits:read",
-  tasks: "tasks:read",
-  refusals: "usage:read",
-  timeline: "audit:read",
-  webhooks: "webhooks:write",
+/** The rights of which a part needs one. @type {Record<PartName, Scope[]>} */
+const PART_SCOPES = {
+  usage: ["keys:read", "usage:read"],
+  transactions: ["credits:read"],
+  tasks: ["tasks:read"],
+  refusals: ["usage:read"],
+  timeline: ["audit:read"],
+  webhooks: ["webhooks:write"],
 };
 
 const partNames = /** @type {PartName[]} */ (Object.keys(partRequests));
 
-/** The part that is shown where none is named: one that is not empty for this token. */
-export const firstPart = () =>
-  may("keys:read") || may("usage:read")
-    ? "usage"
-    : (partNames.find((name) => name !== "usage" && may(PART_SCOPES[name])) ?? "usage");
+/** The parts that are not empty for this token; the first is shown where none is named. */
+export const ownParts = () => partNames.filter((name) => PART_SCOPES[name].some(may));
 
 /** The part that the address names. @param {Place} place */
-export const partOf = ({ args: [, named = firstPart()] }) =>
+export const partOf = ({ args: [, named = ownParts()[0]] }) =>
   partNames.find((name) => name === named) ?? "usage";
 
 /** Asks for what the view needs that the address names, while the rest of the page is on its way. */
@@ -276,7 +273,7 @@ function begin() {
   if (Object.hasOwn(viewRequests, name))
     needed.push(viewRequests[/** @type {keyof typeof viewRequests} */ (name)]);
   if (name === "account") needed.push(partRequests[partOf(place)]);
-  if (!IN_THE_PAGE.includes(name) || needed.includes(partRequests.webhooks)) expectMore();
+  if (!IN_THE_PAGE.includes(name === "account" ? partOf(place) : name)) expectMore();
   for (const send of needed) begun.set(send, send(place));
 }
 

@@ -227,7 +227,10 @@ const TYPES = {
     title: "a UTC month, such as 2026-11",
     pattern: "\\d{4}-\\d\\d",
   },
-  moment: { placeholder: "2026-11-30 14:03", title: "a time in UTC, such as 2026-11-30 14:03 or 14:03:59" },
+  moment: {
+    placeholder: "2026-11-30 14:03",
+    title: "a time in UTC, such as 2026-11-30 14:03:59, or 14:03 of today",
+  },
 };
 
 /** @param {Filter} filter @param {string} value */

@@ -24,16 +24,7 @@ import { count, shortCount, signed } from "../format.js";
 import { TIER_LIMITS } from "../limits.js";
 import { hrefHere, hrefTo } from "../location.js";
 import { Plot } from "../plots.js";
-import {
-  DAY_SECONDS,
-  dateOf,
-  firstPart,
-  PART_SCOPES,
-  partOf,
-  partRequests,
-  SPANS,
-  viewRequests,
-} from "../requests.js";
+import { DAY_SECONDS, dateOf, ownParts, partOf, partRequests, SPANS, viewRequests } from "../requests.js";
 import { deedOf, entrySentence, subjectOf } from "../sentences.js";
 import {
   choiceOf,
@@ -46,7 +37,6 @@ import {
   table,
 } from "../table.js";
 import { askAdjust, askCreateAccount, askEdit, askGrant, askStatus } from "./account-actions.js";
-import { showAccountRefusals, showAccountTasks, showTransactions } from "./account-lists.js";
 import { keysPart } from "./key.js";
 import { askLeakedKey } from "./leaked-key.js";
 
@@ -144,20 +134,23 @@ export const runningOut = ({ data }) => [
 
 /** The account, with its tag, and what is used of its limits. @typedef {Promise<[{ value: Account, etag: string | null }, AccountUse]>} Reading */
 
+/** @typedef {"showTransactions" | "showAccountTasks" | "showAccountRefusals" | "showWebhooks"} LaterPart */
+
+/** @param {LaterPart} name */
+const laterPart = (name) => async (/** @type {string} */ id, /** @type {Context} */ context) =>
+  (await context.more())[name](id, context);
+
 /**
  * Parts of an account's page by name in the address; the first is shown where none is named.
  * @type {Record<import("../requests.js").PartName, { title: string, show: (id: string, context: Context, reading: Reading) => Promise<Content> }>}
  */
 const PARTS = {
   usage: { title: "Usage and keys", show: showAccountUsage },
-  transactions: { title: "Transactions", show: showTransactions },
-  tasks: { title: "Tasks", show: showAccountTasks },
-  refusals: { title: "Refusals", show: showAccountRefusals },
+  transactions: { title: "Transactions", show: laterPart("showTransactions") },
+  tasks: { title: "Tasks", show: laterPart("showAccountTasks") },
+  refusals: { title: "Refusals", show: laterPart("showAccountRefusals") },
   timeline: { title: "Timeline", show: showTimeline },
-  webhooks: {
-    title: "Webhooks",
-    show: async (id, context) => (await context.more()).showWebhooks(id, context),
-  },
+  webhooks: { title: "Webhooks", show: laterPart("showWebhooks") },
 };
 
 /** One account: its credits, limits and status, and one of its parts. @param {Context} context @returns {Promise<Content>} */
@@ -227,16 +220,16 @@ function detailsOf({ account_id, created_at, metadata, price_multiplier: times }
 }
 
 /** @param {string} id @param {string} current */
-const partLinks = (id, current) =>
-  html`<nav class="parts" aria-label="Parts of the account">${choices(
-    Object.entries(PARTS)
-      .filter(([name]) => may(PART_SCOPES[/** @type {keyof typeof PARTS} */ (name)]))
-      .map(([name, { title }]) => ({
-        href: hrefTo(name === firstPart() ? ["account", id] : ["account", id, name]),
-        text: name === "usage" ? usageTitle() : title,
-        current: name === current,
-      })),
-  )}</nav>`;
+function partLinks(id, current) {
+  const links = ownParts().map((name, at) => ({
+    href: hrefTo(at === 0 ? ["account", id] : ["account", id, name]),
+    text: name === "usage" ? usageTitle() : PARTS[name].title,
+    current: name === current,
+  }));
+  return (
+    links.length > 0 && html`<nav class="parts" aria-label="Parts of the account">${choices(links)}</nav>`
+  );
+}
 
 const usageTitle = () => (may("keys:read") ? (may("usage:read") ? "Usage and keys" : "Keys") : "Usage");
 

@@ -22,7 +22,6 @@ import { Plot } from "../plots.js";
 import { LATER_THAN_ALL_MS, viewRequests } from "../requests.js";
 import { optionList, table } from "../table.js";
 import { runningOut } from "./accounts.js";
-import { askMaintenance } from "./maintenance.js";
 
 const LATENCY_KINDS = { all: "all requests", generations: "generations", polls: "task polls" };
 
@@ -164,7 +163,7 @@ const KEPT_MS = 15 * 60_000;
 /** @typedef {{ overview?: Overview, failure?: unknown }} Money */
 
 /** The money, all gateways, and this gateway's live figures. @param {Context} context */
-export async function showOverview({ place, signal, live, again }) {
+export async function showOverview({ place, signal, live, again, more }) {
   const asked = viewRequests.overview(place);
   const [money, out] = await Promise.all([
     moneyOf(asked.money),
@@ -172,7 +171,8 @@ export async function showOverview({ place, signal, live, again }) {
   ]);
   // Without Redis the live figures go on; without a right there are none.
   if (isRefusal(money.failure)) throw money.failure;
-  const maintenance = may("maintenance:write") && asking("Maintenance …", askMaintenance, again, "quiet");
+  const ask = async () => (await more()).askMaintenance();
+  const maintenance = may("maintenance:write") && asking("Maintenance …", ask, again, "quiet");
   return html`${heading("Overview", again)}${actions(maintenance)}<${Figures} money=${money} out=${out} live=${live} asked=${asked} signal=${signal} />`;
 }
 

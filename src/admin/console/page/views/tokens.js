@@ -62,10 +62,13 @@ const TOKEN_PRESETS = [
     [
       "accounts:read",
       "accounts:write",
+      "accounts:reinstate",
       "keys:read",
       "keys:write",
       "credits:read",
       "credits:write",
+      "tasks:read",
+      "tasks:write",
       "usage:read",
       "webhooks:write",
     ],
