@@ -9,7 +9,7 @@ import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { madeOnce } from "../telemetry/metrics/series.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
 import { clientAddress, createUntrustedProxyNotice, exactAddress, trustedProxies } from "./address.ts";
