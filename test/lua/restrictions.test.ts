@@ -27,8 +27,8 @@ const restrict = (on: Stage, key: KeyRef, text: string) =>
   setKeyFields(on.redis, key.names.key, { restrictions: text === "" ? null : text });
 
 const admit = async (on: Stage, key: KeyRef, restrictions?: string) => {
-  const { outcome, restrictions: said } = await on.admit({ ...on.request(key), restrictions });
-  return [outcome, said];
+  const { outcome, restrictions: stored } = await on.admit({ ...on.request(key), restrictions });
+  return [outcome, stored];
 };
 
 // Guarantee: nothing is admitted by other restrictions than those that the key has at that moment.

@@ -141,11 +141,11 @@ test("a tier that was missing before is no reason to refuse another change", asy
 test.each([
   ["nothing was read yet", undefined, {}],
   ["a primary is away", { keys: {}, unread: 21 }, { unread_partitions: 21 }],
-])("what is not known keeps no configuration back, and is said: %s", async (_, sum, said) => {
+])("what is not known keeps no configuration back, and is said: %s", async (_, sum, warning) => {
   const { use, configWith, config, lines } = givenUse(sum, GOLD);
   await use.look();
   expect(use.refuses(configWith({ standard: {} }), config)).toEqual([]);
-  expect(lines.at(-1)).toMatchObject({ level: "warn", dropped: ["gold"], ...said });
+  expect(lines.at(-1)).toMatchObject({ level: "warn", dropped: ["gold"], ...warning });
 });
 
 test("a gateway that could not read a primary does not replace the sum of one that had read it", async () => {

@@ -217,10 +217,10 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
 
   // Guarantee: each letter costs no read, and an answer to what was typed before is never shown.
   test("the search finds as one types, by keyboard alone, and asks a moment after the last letter", async () => {
-    const asked: string[] = [];
+    const requested: string[] = [];
     page.on(
       "request",
-      (one) => one.url().includes("/search?") && asked.push(new URL(one.url()).searchParams.get("q")!),
+      (one) => one.url().includes("/search?") && requested.push(new URL(one.url()).searchParams.get("q")!),
     );
     await page.keyboard.press("/");
     // At once: on a busy machine the pause passes between keys.
@@ -230,7 +230,7 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
       .getByRole("link", { name: /Bolt Studios/ })
       .first();
     await found.waitFor();
-    expect(asked).toEqual(["bolt st"]);
+    expect(requested).toEqual(["bolt st"]);
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Account bolt" }).waitFor();
@@ -245,7 +245,7 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     expect(await page.locator("#found a").count()).toBe(0);
     await page.locator("#find-id").fill("tgm_secret");
     await page.locator("#find-id").fill("");
-    expect(asked).toEqual(["bolt st", "o1"]);
+    expect(requested).toEqual(["bolt st", "o1"]);
   });
 
   test("labels stand beside the ids of keys and accounts", async () => {

@@ -365,15 +365,15 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     expect(clicks).toBe(1);
     const rows = page.getByRole("table", { name: "What happened (UTC)" }).locator("tbody tr");
     await rows.first().waitFor();
-    const said = await rows.locator("td.wide").allTextContents();
-    expect(said.slice(0, 5)).toEqual([
+    const sentences = await rows.locator("td.wide").allTextContents();
+    expect(sentences.slice(0, 5)).toEqual([
       "The console ended a key for good",
       "The console suspended the account",
       "10 credits refunded: the task failed",
       "10 credits charged for gen2/text-to-video",
       "The console changed the account: rate_limit: 50",
     ]);
-    expect(said.at(-1)).toMatch(/created a key|granted 100 credits/);
+    expect(sentences.at(-1)).toMatch(/created a key|granted 100 credits/);
     await look("timeline");
     await page.getByLabel("Charges").selectOption("without");
     await polled(() => rows.filter({ hasText: "charged for" }).count()).toBe(0);

@@ -194,16 +194,17 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
     await givenEndpoint(accountId);
     const place = page.url().split("#")[1]!;
     for (const view of [place, `account/${accountId}/webhooks`]) {
-      const asked: string[] = [];
-      const note = (request: { url(): string }): void => void asked.push(request.url());
+      const requested: string[] = [];
+      const note = (request: { url(): string }): void => void requested.push(request.url());
       page.on("request", note);
       await operator.open("accounts");
-      asked.length = 0;
+      requested.length = 0;
       await operator.open(view);
       page.off("request", note);
-      expect(asked.filter((url) => url.includes("/manage/")).length, asked.join("\n")).toBeLessThanOrEqual(
-        10,
-      );
+      expect(
+        requested.filter((url) => url.includes("/manage/")).length,
+        requested.join("\n"),
+      ).toBeLessThanOrEqual(10);
     }
     const made = await fetch(`${gateway.adminUrl}/manage/v1/tokens`, {
       method: "POST",
