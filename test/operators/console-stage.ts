@@ -105,7 +105,7 @@ export async function axeFindings(page: Page): Promise<string[]> {
 /** With `CONSOLE_LOOK=DIRECTORY` pictures of what is looked at are kept there. */
 export const LOOK = process.env.CONSOLE_LOOK;
 
-/** What is in sight fits the window, can be read and is named. @param name of the picture */
+/** The current view fits the window, can be read and has named controls. @param name of the picture */
 export async function expectLegible(page: Page, name: string): Promise<void> {
   const { width } = page.viewportSize()!;
   expect(await page.evaluate("document.documentElement.scrollWidth"), name).toBeLessThanOrEqual(width);
@@ -119,7 +119,7 @@ export async function expectLegible(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(LOOK, `${name.replaceAll(/\W/g, "-")}.png`), fullPage: !isDialog });
 }
 
-/** The same wide and on a phone, light and dark; then wide and light again. */
+/** Checks `expectLegible` wide and on a phone, light and dark; leaves the page wide and light. */
 export async function expectLegibleAnywhere(page: Page, name: string): Promise<void> {
   for (const [width, colorScheme] of [
     [390, "dark"],
