@@ -15,8 +15,9 @@ import type { Tracing } from "../telemetry/trace.ts";
 import { clientAddress, createUntrustedProxyNotice, exactAddress, trustedProxies } from "./address.ts";
 import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body.ts";
-import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
-import { ClientConnections } from "./client-connections.ts";
+import type { ClientConnection, ReceivedRequest } from "./connections/client-connection.ts";
+import { ClientConnections } from "./connections/client-connections.ts";
+import { createHttpServer, followConnections, renewTls } from "./connections/http-server.ts";
 import {
   type Exchange,
   type Gateway,
@@ -25,7 +26,6 @@ import {
   newRequestId,
   type Snapshot,
 } from "./http-exchange.ts";
-import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
 import { createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
 import { createFallbackMemory } from "./unmetered.ts";
