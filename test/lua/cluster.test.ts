@@ -31,7 +31,8 @@ import {
   times,
 } from "../support/store.ts";
 import { startWholeCluster } from "../support/whole-cluster.ts";
-import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { CLUSTER_MUTANTS } from "./mutants.ts";
 
 // A single node in cluster mode refuses, like any cluster, a script whose names lie in two slots (CROSSSLOT).
 
@@ -226,7 +227,7 @@ test("a task id that the upstream gives to two accounts is disputed on a cluster
 });
 
 test.each(CLUSTER_MUTANTS)("a mistake in the scripts shows: $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const other = createClient(server.url, 10_000);
   try {
     await other.connect();
@@ -235,7 +236,6 @@ test.each(CLUSTER_MUTANTS)("a mistake in the scripts shows: $what", async (mutan
     expect(outcomes).not.toEqual(DISPUTES);
   } finally {
     other.disconnect();
-    await rm(folder, { recursive: true });
   }
 });
 
