@@ -64,9 +64,10 @@ async function seed(redis: Redis, partitions: number): Promise<void> {
 }
 
 async function startUpstream() {
-  const server = createServer(async (asked, response) => {
-    for await (const _ of asked);
-    const taskId = asked.method === "POST" ? randomBytes(16).toString("hex") : asked.url!.split("/").at(-1);
+  const server = createServer(async (request, response) => {
+    for await (const _ of request);
+    const taskId =
+      request.method === "POST" ? randomBytes(16).toString("hex") : request.url!.split("/").at(-1);
     const data = { task_id: taskId, status: "processing", created_at: "2026-01-01T00:00:00Z" };
     response
       .setHeader("content-type", "application/json")
@@ -186,9 +187,9 @@ const checksOf = ({ logs }: Gateway) => logs().filter(({ msg }) => msg === "ledg
 
 /** @returns the addresses of the gateway, once it is ready */
 async function ready(gateway: Gateway): Promise<string> {
-  const said = () => gateway.logs().find(({ msg }) => msg === "tollgate is listening");
-  while (!said() && !hasEnded(gateway)) await delay(50);
-  const { url, admin_url: adminUrl } = said() as { url: string; admin_url: string };
+  const listeningLine = () => gateway.logs().find(({ msg }) => msg === "tollgate is listening");
+  while (!listeningLine() && !hasEnded(gateway)) await delay(50);
+  const { url, admin_url: adminUrl } = listeningLine() as { url: string; admin_url: string };
   while ((await fetch(`${adminUrl}/readyz`)).status !== 200) await delay(50);
   return url;
 }

@@ -145,11 +145,11 @@ export interface Verdict {
  * @param value NaN when it could not be measured
  * @param said how the figure is put where a number and its unit do not say enough
  */
-export function judge(name: TargetName, value: number, said?: string): Verdict {
+export function judge(name: TargetName, value: number, shown?: string): Verdict {
   const { text, unit, atMost, atLeast }: Target = TARGETS[name];
   if (Number.isNaN(value)) return { target: text, reached: "not measured", met: undefined };
   const met = value <= (atMost ?? Number.POSITIVE_INFINITY) && value >= (atLeast ?? Number.NEGATIVE_INFINITY);
-  return { target: text, reached: said ?? `${short(value)} ${unit}`, met };
+  return { target: text, reached: shown ?? `${short(value)} ${unit}`, met };
 }
 
 /** A number with three digits that matter. */

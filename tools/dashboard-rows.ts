@@ -20,27 +20,29 @@ export interface Panel {
 type Look = Partial<Omit<Panel, "type" | "title" | "description" | "queries">>;
 type Query = string | readonly [expr: string, legend: string];
 
-const queries = (asked: readonly Query[]) =>
-  asked.map((query) => (typeof query === "string" ? { expr: query } : { expr: query[0], legend: query[1] }));
+const queries = (queried: readonly Query[]) =>
+  queried.map((query) =>
+    typeof query === "string" ? { expr: query } : { expr: query[0], legend: query[1] },
+  );
 
-const graph = (title: string, description: string, asked: readonly Query[], look: Look = {}): Panel => ({
+const graph = (title: string, description: string, queried: readonly Query[], look: Look = {}): Panel => ({
   type: "timeseries",
   title,
   description,
   w: 8,
   h: 8,
-  queries: queries(asked),
+  queries: queries(queried),
   min: 0,
   ...look,
 });
 
-const stat = (title: string, description: string, asked: Query, look: Look = {}): Panel => ({
+const stat = (title: string, description: string, query: Query, look: Look = {}): Panel => ({
   type: "stat",
   title,
   description,
   w: 4,
   h: 4,
-  queries: queries([asked]),
+  queries: queries([query]),
   ...look,
 });
 

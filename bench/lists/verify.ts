@@ -44,12 +44,12 @@ export async function measureVerify(redis: Redis, probe: Probe, partition: numbe
   await verifyIndexes(run, redis, partition);
   const tookMs = performance.now() - startedMs - ownMs;
   await probe.end();
-  const told = (ms: readonly number[]): string =>
+  const sharesInWords = (ms: readonly number[]): string =>
     sharesOf(ms)
       .map((one) => one.toFixed(2))
       .join(" and ");
   console.log(
-    `ledger verify, indexes of partition ${partition}: ${Math.round(tookMs)} ms in ${waitsMs.length} steps, ${result.violations.length} violations; median and 95 %, ms: longest command of a step ${told(commandsMs)}, longest wait ${told(waitsMs)}, without it ${told(idleMs)}`,
+    `ledger verify, indexes of partition ${partition}: ${Math.round(tookMs)} ms in ${waitsMs.length} steps, ${result.violations.length} violations; median and 95 %, ms: longest command of a step ${sharesInWords(commandsMs)}, longest wait ${sharesInWords(waitsMs)}, without it ${sharesInWords(idleMs)}`,
   );
   return result.ok && sharesOf(waitsMs)[0]! - sharesOf(idleMs)[0]! <= WAIT_MS_MAX;
 }

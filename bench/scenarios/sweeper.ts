@@ -49,7 +49,7 @@ export const sweeper: Scenario = {
       await delay(SECONDS * 1000);
       const share = (cpuUs(pids) - before.us) / 1e6 / SECONDS;
       const redisShare = (cpuUs([world.redisPid]) - before.redisUs) / 1e6 / SECONDS;
-      const asked = ((await items(running.adminUrl!)) - before.items) / SECONDS;
+      const commandsPerSecond = ((await items(running.adminUrl!)) - before.items) / SECONDS;
       const foreign = watched.end();
       const percent = (part: number): string => `${short(part * 100)} %`;
       return {
@@ -60,13 +60,13 @@ export const sweeper: Scenario = {
             rows: [
               ["CPU of the gateway, of one core", percent(share)],
               ["CPU of Redis", percent(redisShare)],
-              ["dealt with, per second", short(asked)],
+              ["dealt with, per second", short(commandsPerSecond)],
             ],
           },
         ],
         verdicts: [judge("sweeper", share * 100)],
         disturbed: foreign ? [foreign] : [],
-        figures: { share, redisShare, asked },
+        figures: { share, redisShare, commandsPerSecond },
       };
     } finally {
       await running.stop();

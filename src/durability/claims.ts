@@ -1,27 +1,9 @@
-import type { Redis } from "ioredis";
-import {
-  claimName,
-  claimText,
-  type KeyRef,
-  readClaim,
-  requestName,
-  unclaimedName,
-} from "../records/names.ts";
-import { requestOf } from "../records/records.ts";
+import { claimName, claimText, readClaim, unclaimedName } from "../records/names.ts";
 import { pipelineOfTick } from "../redis/pipelines.ts";
 import { isOfSlot, isOutOfMemory, isRefusedByStore } from "../redis/script-errors.ts";
-import type { StoreFacts } from "../redis/store-facts.ts";
-import { type BindCall, type Binding, bind, bindClaimed } from "../scripts/holds.ts";
-import type { Run } from "../scripts/script-definition.ts";
+import { type BindCall, type Binding, bindClaimed } from "../scripts/holds.ts";
 import { type CollectCall, type Collected, collect, dispute } from "../scripts/tasks.ts";
-
-/** The connection's, the outbox's past the breakers, or an operator's. */
-interface TaskStore {
-  of(partition: number): { run: Run };
-  ofName(name: string): { command<T>(work: (redis: Redis) => Promise<T>): Promise<T> };
-  /** `facts`: undefined until the store was reached. */
-  readonly known: { readonly facts: Omit<StoreFacts, "id"> | undefined };
-}
+import type { TaskStore } from "./task-ids.ts";
 
 /** The dispute flag of a task id waits so long for the BIND of its owner. */
 const NOTED_MS = 3_600_000;
@@ -38,7 +20,7 @@ export class ClaimError extends Error {
 }
 
 /** BIND and COLLECT on a Redis Cluster, where a script cannot reach the claim of the task id. */
-function createClaims(store: TaskStore) {
+export function createClaims(store: TaskStore) {
   const take = createTaking(store);
   const failUnclaimed = createNotes(store);
   const read = async (name: string): Promise<string | undefined> => {
@@ -167,40 +149,4 @@ function createLeftClaims(
 export function withoutClaim(error: unknown): undefined {
   if (error instanceof ClaimError) return undefined;
   throw error;
-}
-
-export function createTaskIds(store: TaskStore) {
-  const isClustered = (): boolean => store.known.facts?.cluster ?? false;
-  const claims = createClaims(store);
-
-  return {
-    /** Charges nothing if another request owns the task id. @param isRepeat the store has answered it before @throws ClaimError */
-    bind: (call: BindCall, isRepeat?: boolean): Promise<Binding> =>
-      isClustered() ? claims.bind(call, isRepeat) : store.of(call.key.partition).run(bind, call),
-
-    async collect(call: CollectCall): Promise<Collected> {
-      const { taskId } = call;
-      if (taskId !== undefined && isClustered()) return claims.collect({ ...call, taskId });
-      const claim = taskId === undefined ? undefined : claimName(taskId);
-      return (await store.of(call.partition).run(collect, { ...call, claim })).outcome;
-    },
-
-    /** True on a Redis Cluster for an accepted task of the account that waits for its claim, or has it and waits for its BIND, at any gateway. */
-    async isWaiting({ partition, accountId }: KeyRef, taskId: string): Promise<boolean> {
-      const read = (name: string) => store.ofName(name).command((redis) => redis.get(name));
-      const [notedFor, claim] = await Promise.all([
-        read(unclaimedName(partition, taskId)),
-        read(claimName(taskId)),
-      ]);
-      if (notedFor === accountId) return true;
-      const owner = claim === null ? undefined : readClaim(claim);
-      if (owner?.partition !== partition) return false;
-      const { account_id, state } = requestOf(await read(requestName(partition, owner.requestId)));
-      return account_id === accountId && (state === "held" || state === "void");
-    },
-    async isBound(taskId: string): Promise<boolean> {
-      const name = claimName(taskId);
-      return (await store.ofName(name).command((redis) => redis.exists(name))) === 1;
-    },
-  };
 }

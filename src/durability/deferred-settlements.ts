@@ -3,13 +3,14 @@ import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { forEachPrimary } from "../redis/repeated-work.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { ClaimError, createTaskIds } from "./claims.ts";
+import { ClaimError } from "./claims.ts";
 import { createConfirming, createUnconfirmed } from "./outbox/confirming.ts";
 import type { Journal } from "./outbox/journal.ts";
 import { createOutbox, type FlushTarget } from "./outbox/outbox.ts";
 import type { Settlement } from "./outbox/outbox-queues.ts";
 import { createSettlementResults } from "./settlement-results.ts";
 import { createStoreLosses } from "./store-losses.ts";
+import { createTaskIds } from "./task-ids.ts";
 
 const UNANSWERED = "a settlement is unanswered";
 const UNCONFIRMED_DROPPED =

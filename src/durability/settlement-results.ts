@@ -2,7 +2,7 @@ import type { Connection } from "../redis/connection.ts";
 import type { Binding } from "../scripts/holds.ts";
 import type { Voided } from "../scripts/uncharged-holds.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { madeOnce } from "../telemetry/metrics/series.ts";
 import type { Charge } from "./outbox/outbox-queues.ts";
 
 const FORGOTTEN =

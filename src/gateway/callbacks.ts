@@ -8,7 +8,7 @@ import { JSON_BODY_BYTES_MAX } from "../domain/limits.ts";
 import { deriveKey } from "../records/derived-keys.ts";
 import type { KeyRef } from "../records/names.ts";
 import type { CallbackTasks } from "../settlement/callback-tasks.ts";
-import type { Series } from "../telemetry/metrics/factory.ts";
+import type { Series } from "../telemetry/metrics/series.ts";
 import { CALLBACK_REFUSALS } from "../telemetry/metrics/webhooks.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import { readBytes } from "./body.ts";

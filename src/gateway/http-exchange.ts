@@ -8,7 +8,7 @@ import type { KeyRef } from "../records/names.ts";
 import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
 import { type LoggedRequest, type Logger, logRequest, logSlow } from "../telemetry/log.ts";
-import { madeOnce, type Observations, type Series } from "../telemetry/metrics/factory.ts";
+import { madeOnce, type Observations, type Series } from "../telemetry/metrics/series.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Carried, OpenSpan, RequestTrace, Tracing } from "../telemetry/trace.ts";
 import type { TaskUpstream } from "../upstream/task-upstreams.ts";

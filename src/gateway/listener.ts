@@ -9,14 +9,15 @@ import type { Holds } from "../settlement/holds.ts";
 import type { Store } from "../settlement/store.ts";
 import type { UnmeteredElsewhere } from "../settlement/unmetered-elsewhere.ts";
 import type { Logger } from "../telemetry/log.ts";
-import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { madeOnce } from "../telemetry/metrics/series.ts";
 import type { Metrics } from "../telemetry/metrics.ts";
 import type { Tracing } from "../telemetry/trace.ts";
 import { clientAddress, createUntrustedProxyNotice, exactAddress, trustedProxies } from "./address.ts";
 import { createAuthenticator } from "./authenticate.ts";
 import { createBodyBudget } from "./body.ts";
-import type { ClientConnection, ReceivedRequest } from "./client-connection.ts";
-import { ClientConnections } from "./client-connections.ts";
+import type { ClientConnection, ReceivedRequest } from "./connections/client-connection.ts";
+import { ClientConnections } from "./connections/client-connections.ts";
+import { createHttpServer, followConnections, renewTls } from "./connections/http-server.ts";
 import {
   type Exchange,
   type Gateway,
@@ -25,7 +26,6 @@ import {
   newRequestId,
   type Snapshot,
 } from "./http-exchange.ts";
-import { createHttpServer, followConnections, renewTls } from "./http-server.ts";
 import { createKeyUsages, createOverLimitCache } from "./key-memory.ts";
 import { RequestLifecycle } from "./request-lifecycle.ts";
 import { createFallbackMemory } from "./unmetered.ts";

@@ -4,11 +4,11 @@ import { API_PREFIX, decoded, GENERATION_ENDPOINTS, type GenerationEndpoint } fr
 import { type ApiAnswer, type HandlerResult, refusal } from "../domain/envelope.ts";
 import { GatewayError, type Refusal, refuse } from "../domain/errors.ts";
 import type { KeyRef } from "../records/names.ts";
-import type { Series } from "../telemetry/metrics/factory.ts";
+import type { Series } from "../telemetry/metrics/series.ts";
 import { drainBody } from "./body.ts";
 import { CALLBACKS, receiveCallback } from "./callbacks.ts";
-import type { ReceivedRequest } from "./client-connection.ts";
-import type { ClientConnections } from "./client-connections.ts";
+import type { ReceivedRequest } from "./connections/client-connection.ts";
+import type { ClientConnections } from "./connections/client-connections.ts";
 import { generate } from "./generate.ts";
 import {
   createCompletion,

@@ -11,7 +11,7 @@ import { sameMaterial } from "../config/tls.ts";
 import { createSettlements } from "../durability/deferred-settlements.ts";
 import { diskReason, openJournal } from "../durability/outbox/journal.ts";
 import type { Callbacks } from "../gateway/callbacks.ts";
-import { renewTls } from "../gateway/http-server.ts";
+import { renewTls } from "../gateway/connections/http-server.ts";
 import { createPublicPort, type PublicPort } from "../gateway/listener.ts";
 import { createUpstreams, type Upstreams } from "../gateway/upstreams.ts";
 import { createWork } from "../jobs/background-work.ts";

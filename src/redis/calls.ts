@@ -1,20 +1,14 @@
 import type { Redis } from "ioredis";
-import { GatewayError } from "../domain/errors.ts";
-import { FairGate, type GateRefusal } from "../domain/fair-gate.ts";
+import { FairGate } from "../domain/fair-gate.ts";
 import { clockOf } from "../scripts/holds.ts";
 import type { Item, Reply, Run, Script, ScriptFile } from "../scripts/script-definition.ts";
-import type { Logger } from "../telemetry/log.ts";
-import { madeOnce } from "../telemetry/metrics/factory.ts";
-import type { Metrics } from "../telemetry/metrics.ts";
-import { type Deadlines, TIMED_OUT } from "./deadlines.ts";
-import { inStoreWords } from "./reasons.ts";
-import { hasMoved, isMoving, isRefusedByStore, onceMoved } from "./script-errors.ts";
+import { madeOnce } from "../telemetry/metrics/series.ts";
+import { type CallErrorOptions, type CallErrors, createCallErrors } from "./call-errors.ts";
+import type { Deadlines } from "./deadlines.ts";
+import { hasMoved, isMoving, onceMoved } from "./script-errors.ts";
 import { itemOf, type ScriptForm, type ScriptRunner } from "./script-runner.ts";
 import { type FrozenPartitions, frozenError } from "./topology/frozen-partitions.ts";
 
-const RETRY_AFTER_SECONDS = 2;
-/** A store that refuses every call is logged this often, not once per request. */
-const REFUSED_LOG_EVERY_MS = 10_000;
 /** Calls under way, as items of batches: about 20 ms of Redis's time, and 12,000 a second at a round trip of 20 ms. */
 const UNDER_WAY_MAX = 256;
 const WAITING_MAX = 10_000;
@@ -26,7 +20,7 @@ interface Sender {
   send<Call, Result>(script: Script<Call, Result>, call: Call, item: Item): Promise<Result>;
 }
 
-interface CallOptions {
+interface CallOptions extends CallErrorOptions {
   redis: Redis;
   scripts: ScriptRunner;
   breaker: { readonly isOpen: boolean; trip(why: string): void };
@@ -36,8 +30,6 @@ interface CallOptions {
   /** The primary that has a name now. Asks for the placement first, if this one should have it. */
   ownerNow(name: string): Promise<Sender>;
   frozen: Pick<FrozenPartitions, "isEmpty" | "has" | "hasName" | "refuses" | "refusesRead">;
-  log: Logger;
-  metrics: Metrics;
 }
 
 /** The calls of requests to one primary: behind the breaker, in fair order, batched per tick, timed. */
@@ -86,7 +78,7 @@ export function createCalls(options: CallOptions) {
 function createScriptCalls(
   options: CallOptions,
   gate: FairGate,
-  { unavailable, frozen, failed }: ReturnType<typeof createCallErrors>,
+  { unavailable, frozen, failed }: CallErrors,
 ): Sender & { run: Run } {
   const { breaker, clock } = options;
   const timed = createTimedSend(options, gate);
@@ -160,60 +152,6 @@ const createGate = ({ deadlines, metrics }: CallOptions): FairGate =>
     waitLimit: deadlines,
     observer: { waiting: (change) => metrics.storeWaiting.inc(change) },
   });
-
-/** Makes the errors of calls, counts them, and opens the breaker where the store may be away. */
-function createCallErrors(options: CallOptions) {
-  const { breaker, log, metrics } = options;
-  let refusedLoggedMs = Number.NEGATIVE_INFINITY;
-
-  function unavailable(reason: string, cause?: unknown): GatewayError {
-    metrics.storeFailures.inc({ reason });
-    const why = cause === undefined ? "the breaker is open" : inStoreWords(cause);
-    return new GatewayError("store_unavailable", `store: ${why}`, {
-      cause,
-      retryAfterSeconds: RETRY_AFTER_SECONDS,
-    });
-  }
-
-  function notAdmitted(refusal: GateRefusal): GatewayError {
-    if (refusal === "closed") return unavailable("open");
-    metrics.storeFailures.inc({ reason: "overloaded" });
-    const why =
-      refusal === "queue_full"
-        ? "too many calls of this key wait for the store"
-        : "the call waited too long for the store";
-    return new GatewayError("overloaded", why, { retryAfterSeconds: 1 });
-  }
-
-  function frozen(cause?: unknown): GatewayError {
-    metrics.storeFailures.inc({ reason: "frozen" });
-    return frozenError(cause);
-  }
-
-  /** @param item of the call; without one, it was a plain command */
-  function failed(error: unknown, item?: Item): GatewayError {
-    // The primary is usable; who has its other partitions goes on.
-    if (hasMoved(error)) return unavailable("moved", error);
-    if (item && options.frozen.refuses(item.keys[0]!, error)) return frozen(error);
-    if (isMoving(error)) {
-      // The next round of a read of all partitions leaves this one out.
-      options.frozen.refusesRead(error);
-      return unavailable("moving", error);
-    }
-    const message = error instanceof Error ? error.message : String(error);
-    if (isRefusedByStore(error)) {
-      if (performance.now() - refusedLoggedMs > REFUSED_LOG_EVERY_MS) {
-        refusedLoggedMs = performance.now();
-        log.error({ why: message }, "the store answers, but refuses; see `tollgate doctor`");
-      }
-      return unavailable("refused", error);
-    }
-    breaker.trip(inStoreWords(error));
-    return unavailable(message === TIMED_OUT ? "timeout" : "connection", error);
-  }
-
-  return { unavailable, notAdmitted, frozen, failed };
-}
 
 /** More items wait for the next call, so that no call blocks Redis for long. */
 const ITEMS_MAX = 32;

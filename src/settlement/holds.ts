@@ -1,8 +1,8 @@
 import { hash } from "node:crypto";
 import type { LimitState, ShadowLimit, Tiers } from "../domain/limits.ts";
-import { createTaskIds } from "../durability/claims.ts";
 import type { Settlements } from "../durability/deferred-settlements.ts";
 import type { Charge, VoidSettlement } from "../durability/outbox/outbox-queues.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import type { Connection } from "../redis/connection.ts";
 import type { Primary } from "../redis/primary.ts";
 import { isRefusedByStore } from "../redis/script-errors.ts";
@@ -16,7 +16,7 @@ import {
   type UnknownOutcome,
 } from "../scripts/holds.ts";
 import { type Unclear, unclear, type Voided, voidHold } from "../scripts/uncharged-holds.ts";
-import { madeOnce } from "../telemetry/metrics/factory.ts";
+import { madeOnce } from "../telemetry/metrics/series.ts";
 
 /**
  * A hold from admission to charge or void, as a request uses it. A hold ends in one of five ways:

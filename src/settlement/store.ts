@@ -1,6 +1,6 @@
 import { failedTaskJson, type Observation, pendingTaskJson } from "../domain/answers.ts";
 import type { Tiers } from "../domain/limits.ts";
-import { createTaskIds } from "../durability/claims.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import { claimName, indexName, type KeyRef, keyRef, partitionOf } from "../records/names.ts";
 import type { Connection } from "../redis/connection.ts";
 import { type CreditAccount, credits } from "../scripts/accounts.ts";

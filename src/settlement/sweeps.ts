@@ -1,4 +1,5 @@
-import { createTaskIds, withoutClaim } from "../durability/claims.ts";
+import { withoutClaim } from "../durability/claims.ts";
+import { createTaskIds } from "../durability/task-ids.ts";
 import { type DueList, keyRef, listsOfOpenRequests, partitionNames, requestName } from "../records/names.ts";
 import { requestOf } from "../records/records.ts";
 import type { Connection } from "../redis/connection.ts";

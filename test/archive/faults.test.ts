@@ -187,8 +187,8 @@ test("a second archive is refused until the first is given up", async () => {
 });
 
 test("a password that is asked for and not there is called that", () => {
-  const asked = new Error("SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string");
-  expect(archiveReason(asked).advice).toBe("set the password in ARCHIVE_URL");
+  const error = new Error("SASL: SCRAM-SERVER-FIRST-MESSAGE: client password must be a string");
+  expect(archiveReason(error).advice).toBe("set the password in ARCHIVE_URL");
 });
 
 test("a pooler that refuses the settings of a connection is called that", () => {

@@ -249,8 +249,8 @@ test("a month says how far the archive is where that has nothing, and what a gap
     const lost = { source: "archive", sinceMs: untilMs + 1, endedSinceMs: untilMs + 1 };
     const top = { by: "spend", limit: 10, from: "2025-01-01" } as const;
     expect(await topAccounts(small.nodes, top, archive)).toMatchObject({ sinceMs: untilMs + 1 });
-    const asked = { by: ["day"], from: dayText(afterMs), limit: 10 } as const;
-    expect(await allUsage(small.nodes, asked, archive)).toMatchObject(lost);
+    const question = { by: ["day"], from: dayText(afterMs), limit: 10 } as const;
+    expect(await allUsage(small.nodes, question, archive)).toMatchObject(lost);
     // As of an account that is older than the gap.
     await small.redis.hset(accountNames(partition, "acme").account, "created_at", 0);
     expect(await accountUsage(small.nodes, { accountId: "acme", by: ["day"] }, archive)).toMatchObject(lost);

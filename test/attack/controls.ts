@@ -66,7 +66,9 @@ export const CONTROLS: readonly Control[] = [
   {
     name: "of the connections of an address, the oldest is read first",
     attack: "dripping-neighbour",
-    patches: [{ file: "src/gateway/connection-reads.ts", from: "of own.reverse()", to: "of own" }],
+    patches: [
+      { file: "src/gateway/connections/connection-reads.ts", from: "of own.reverse()", to: "of own" },
+    ],
     caughtBy: "another account's uploads from the same address take at most 2000 ms each",
     scale: 1,
   },

@@ -29,7 +29,7 @@ export interface Measured {
   recoverySeconds: number | undefined;
   money: Money;
   /** Calls of `/livez` during the attack. */
-  livez: { asked: number; failed: number; slowestMs: number };
+  livez: { requests: number; failed: number; slowestMs: number };
   /** The gateway's process lived to the end. */
   alive: boolean;
 }
@@ -97,8 +97,8 @@ export function judge(measured: Measured): Criterion[] {
     },
     {
       name: "`/livez` answers and the process lives",
-      met: alive && livez.asked > 0 && livez.failed === 0,
-      figure: `${livez.failed} of ${livez.asked} failed, slowest ${Math.round(livez.slowestMs)} ms`,
+      met: alive && livez.requests > 0 && livez.failed === 0,
+      figure: `${livez.failed} of ${livez.requests} failed, slowest ${Math.round(livez.slowestMs)} ms`,
     },
     ...sent.checks.map(({ what, met, figure }: Check) => ({ name: what, met, figure })),
   ];

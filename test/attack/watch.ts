@@ -14,7 +14,7 @@ const LATEST_AGE_MS_MAX = 500;
 
 /** Asks for `/livez` all the time, each time on a new connection, as an orchestrator does. */
 export function watchLivez({ adminUrl }: AttackedGateway): { stop(): Promise<Measured["livez"]> } {
-  const seen = { asked: 0, failed: 0, slowestMs: 0 };
+  const seen = { requests: 0, failed: 0, slowestMs: 0 };
   let stopped = false;
   const watching = (async () => {
     while (!stopped) {
@@ -24,7 +24,7 @@ export function watchLivez({ adminUrl }: AttackedGateway): { stop(): Promise<Mea
         signal: AbortSignal.timeout(LIVEZ_TIMEOUT_MS),
       }).catch(() => undefined);
       await response?.text().catch(() => undefined);
-      seen.asked++;
+      seen.requests++;
       if (response?.status !== 200) seen.failed++;
       seen.slowestMs = Math.max(seen.slowestMs, performance.now() - fromMs);
       await pause(LIVEZ_EACH_MS);

@@ -42,7 +42,7 @@ const violationsOf = (facts: Facts): string[] =>
 const endOf = (facts: Facts, name: RegExp): string[] =>
   checkEnd(historyOf(facts)).criteria.find((one) => name.test(one.name))!.violations;
 
-const told = (about: Partial<OperatorEvent>): OperatorEvent => ({
+const operatorEvent = (about: Partial<OperatorEvent>): OperatorEvent => ({
   kind: "grant",
   accountId: "acc",
   keyId: "",
@@ -64,12 +64,12 @@ const used = (about: Partial<ClientEvent>): ClientEvent =>
     ...about,
   }) as ClientEvent;
 
-const grant = told({ reference: "order 1" });
+const grant = operatorEvent({ reference: "order 1" });
 const granted = { type: "recharge", account_id: "acc", amount: "100", reference: "order 1" };
 const charge = { type: "consume", account_id: "acc", amount: "-10", task_id: "task", request_id: "req" };
 const answer = used({ status: 200, requestId: "req", taskId: "task" });
-const create = told({ kind: "create", keyId: "key" });
-const revoke = told({ kind: "revoke", keyId: "key" });
+const create = operatorEvent({ kind: "create", keyId: "key" });
+const revoke = operatorEvent({ kind: "revoke", keyId: "key" });
 const served = used({ status: 200, keyId: "key", requestId: "req", taskId: "task" });
 const refused = used({ status: 401, keyId: "key", requestId: "other" });
 
@@ -99,7 +99,7 @@ test("a history where all that was said is true has no violations", () => {
 });
 
 test("a command that nobody was told the end of may have been done or not", () => {
-  const unknown = told({ reference: "order 1", acknowledged: false });
+  const unknown = operatorEvent({ reference: "order 1", acknowledged: false });
   expect(violationsOf({ operators: [unknown] })).toEqual([]);
   expect(violationsOf({ operators: [unknown], entries: [granted] })).toEqual([]);
 });

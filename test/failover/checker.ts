@@ -108,16 +108,16 @@ const firstRevocation = (operators: readonly OperatorEvent[], keyId: string): nu
 /** A key whose revocation an operator was told of is refused from then on. */
 function revocationsKept({ operators, generations }: Facts): Finding {
   const violations: string[] = [];
-  const told = operators.filter(({ kind, acknowledged }) => kind === "revoke" && acknowledged);
+  const revocations = operators.filter(({ kind, acknowledged }) => kind === "revoke" && acknowledged);
   let used = 0;
-  for (const { keyId, endedMs } of told) {
+  for (const { keyId, endedMs } of revocations) {
     const later = generations.filter((event) => event.keyId === keyId && event.sentMs > endedMs);
     const served = later.filter(({ status }) => status === 200);
     used += later.length;
     if (served.length > 0) violations.push(`${keyId} is revoked, and was served ${served.length} times`);
     if (later.length === 0) violations.push(`${keyId} was never used after its revocation, so nobody knows`);
   }
-  return { figure: `${told.length} keys revoked, used ${used} times after it`, violations };
+  return { figure: `${revocations.length} keys revoked, used ${used} times after it`, violations };
 }
 
 /** Requests that a failover has lost were admitted no longer before it than a replica may lag. */

@@ -26,7 +26,7 @@ const message = (about: Partial<ReceivedMessage> = {}): ReceivedMessage => ({
   ...about,
 });
 
-function historyOf(told: Partial<WebhookFacts>, about: Partial<FailoverHistory> = {}): FailoverHistory {
+function historyOf(facts: Partial<WebhookFacts>, about: Partial<FailoverHistory> = {}): FailoverHistory {
   const value = requestText({
     ...{ state: "finished", status: "completed", price: "10", account_id: "acc", task_id: "task" },
     finished_at: String(END_MS),
@@ -35,7 +35,7 @@ function historyOf(told: Partial<WebhookFacts>, about: Partial<FailoverHistory> 
     endpoints: [{ accountId: "acc", endpointId: "we", manner: "answers", enabledMs: [[0, 2 * END_MS]] }],
     ...{ messages: [message()], strays: [], stored: [], leases: [], settlings: [], byHand: [] },
     ...{ answerMs: 1000, leaseMs: 5500, perEndpoint: 4, tries: 8, waiting: 0 },
-    ...told,
+    ...facts,
   };
   const meta = { accounts: [], verified: [], toleranceMs: 50, maxAgesMs: {}, quiet: true, quiescenceMs: 0 };
   const none = { client: [], upstream: [], link: [], faults: [], forgotten: [], otherStore: [] };

@@ -60,8 +60,8 @@ export function createOperators(fleet: Fleet, redisUrl: string, customers: reado
   ): Promise<OperatorEvent & { output: string }> => {
     const sentMs = Date.now();
     const { output, error } = await runCommand(fleet, redisUrl, args);
-    const told = { credits: 0, accountId: "", keyId: "", reference: "", ...about, kind: about.kind! };
-    const event = { ...told, sentMs, endedMs: Date.now(), acknowledged: error === "", error };
+    const details = { credits: 0, accountId: "", keyId: "", reference: "", ...about, kind: about.kind! };
+    const event = { ...details, sentMs, endedMs: Date.now(), acknowledged: error === "", error };
     operators.events.push(event);
     return { ...event, output };
   };

@@ -18,8 +18,9 @@ export function endsOnEvidence({ history: { meta }, requests, upstream }: Ledger
     if (request.endedBy === "upstream") counts.answered++;
     else if (request.endedBy === "gone") {
       counts.gone++;
-      const told = event.polledStates.filter((status) => status === "gone").length;
-      if (told < GONE_COUNT) violations.push(`${request.id} is gone, which the upstream said ${told} times`);
+      const goneAnswers = event.polledStates.filter((status) => status === "gone").length;
+      if (goneAnswers < GONE_COUNT)
+        violations.push(`${request.id} is gone, which the upstream said ${goneAnswers} times`);
     } else if (request.endedBy === "expired") {
       // An answer about a task id that was given twice is not believed. Decision 0004.
       const isBelieved = tasks.get(event.taskId)?.length === 1;

@@ -45,7 +45,7 @@ export function noFalseRefusal({ accounts, generations, history }: Ledger): Find
     const to = event.endedMs + history.meta.toleranceMs;
     if (!account.wasFull(event.code, from, to)) {
       violations.push(
-        `${event.keyId}: ${event.code} at ${event.sentMs} though there was room (${told(event)})`,
+        `${event.keyId}: ${event.code} at ${event.sentMs} though there was room (${inWords(event)})`,
       );
     }
   }
@@ -55,7 +55,8 @@ export function noFalseRefusal({ accounts, generations, history }: Ledger): Find
   };
 }
 
-const told = ({ requestId, endedMs, sentMs }: ClientEvent): string => `${requestId}, ${endedMs - sentMs} ms`;
+const inWords = ({ requestId, endedMs, sentMs }: ClientEvent): string =>
+  `${requestId}, ${endedMs - sentMs} ms`;
 
 /** Never more tasks at a time, or requests a day, than the key may have. Late bindings may: invariant 3 of docs/ARCHITECTURE.md. */
 export function slotsAndDaysKept({ accounts }: Ledger): Finding {

@@ -73,8 +73,8 @@ export function refundedOnce({ requests, entries, upstream, history }: Ledger): 
     const due = state === "finished" && isDue ? 1 : 0;
     if (own.length !== due) violations.push(`${id} (${state} ${status}) is refunded ${own.length} times`);
     if (own[0] && own[0].amount !== request.price) violations.push(`${id} is refunded ${own[0].amount}`);
-    const told = upstream.get(id)?.polledStates;
-    if (state === "finished" && endedBy === "upstream" && told && !told.includes(status)) {
+    const polledStates = upstream.get(id)?.polledStates;
+    if (state === "finished" && endedBy === "upstream" && polledStates && !polledStates.includes(status)) {
       violations.push(`${id} ended as ${status}, which the upstream never said`);
     }
   }

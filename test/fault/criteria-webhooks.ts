@@ -118,12 +118,12 @@ function messagesAreTrue(ledger: Ledger): Finding {
   const violations: string[] = [];
   const net = new Map<string, number>();
   for (const { requestId, amount } of ledger.entries) net.set(requestId, (net.get(requestId) ?? 0) + amount);
-  const told = new Map(
+  const byTask = new Map(
     webhooks(ledger)
       .messages.filter(isTask)
       .map((one) => [ofOne(one), one]),
   );
-  for (const message of told.values()) {
+  for (const message of byTask.values()) {
     const { webhookId, type, taskId, accountId } = message;
     const id = requestIdOf(webhookId);
     const request = ledger.requests.get(id);
@@ -140,7 +140,7 @@ function messagesAreTrue(ledger: Ledger): Finding {
     const due = status === "completed" ? -price : 0;
     if ((net.get(id) ?? 0) !== due) violations.push(`${webhookId} was told, and ${net.get(id)} was charged`);
   }
-  return { figure: `${told.size} messages of tasks`, violations };
+  return { figure: `${byTask.size} messages of tasks`, violations };
 }
 
 /** Whoever looks while a message waits for its answer finds its end, the refund, and the slot free; but for ends that a failover may have lost since. */

@@ -337,7 +337,7 @@ async function historyOf(
     unknownOutcomesMax: Math.max(...[...settingsOf.values()].map((settings) => settings.unknownOutcomesMax)),
     verified: await verifyStore(nodes).catch((error: Error) => [`verifyLedger: ${error.message}`]),
   };
-  const said = faultsInLogs(folder, [...settingsOf.keys()]);
+  const loggedFaults = faultsInLogs(folder, [...settingsOf.keys()]);
   const entries = await readStore(nodes);
   const names = new Set(entries.map(({ name }) => name));
   const { forgotten = [], otherStore = [] } = collected;
@@ -346,7 +346,7 @@ async function historyOf(
     client,
     upstream: upstream.events,
     link: store.linkEvents(),
-    faults: [...faults, ...said],
+    faults: [...faults, ...loggedFaults],
     store: entries,
     forgotten: forgotten.filter(({ name }: StoreEntry) => !names.has(name)),
     otherStore,

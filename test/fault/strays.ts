@@ -37,7 +37,7 @@ export async function startStrays({ inner }: { inner: boolean }): Promise<Strays
     await once(server, "listening");
     return (server.address() as AddressInfo).port;
   };
-  let asked = 0;
+  let lookUps = 0;
   const redirects = [`http://127.0.0.1:${await listen("127.0.0.1", "redirect")}/elsewhere`];
   const innerPort = inner ? await listen(INNER, "inner") : undefined;
   if (innerPort !== undefined) redirects.push(`http://${INNER}:${innerPort}/elsewhere`);
@@ -46,7 +46,7 @@ export async function startStrays({ inner }: { inner: boolean }): Promise<Strays
     redirects,
     innerUrl() {
       if (innerPort === undefined) throw new Error("no inner address is listened at");
-      return `http://${INNER_HOSTS[asked++ % INNER_HOSTS.length]}:${innerPort}/`;
+      return `http://${INNER_HOSTS[lookUps++ % INNER_HOSTS.length]}:${innerPort}/`;
     },
     stop() {
       for (const server of servers) server.close();

@@ -247,15 +247,15 @@ export class FaultUpstream {
     if (this.#hooks.poll?.(gateway, task) === "drop") return;
     const ended = Date.now() - task.madeMs >= task.wish.lifeMs;
     const status = !ended ? "processing" : task.wish.fails ? "failed" : "completed";
-    const tell = (told: string, { http = 200, code = 200, word = told }: Saying = {}): void => {
-      task.event.polledStates.push(told);
+    const tell = (state: string, { http = 200, code = 200, word = state }: Saying = {}): void => {
+      task.event.polledStates.push(state);
       task.event.polledMs.push(Date.now());
       this.#settledTaskId = taskId;
       const video_url = `https://videos.example/${taskId}.mp4`;
-      const video = told === "completed" ? { video: task.latestRequestId, video_url } : {};
+      const video = state === "completed" ? { video: task.latestRequestId, video_url } : {};
       const created_at = new Date(task.madeMs).toISOString();
       const data =
-        dialect === "kie" ? kieRecord(task, told) : { task_id: taskId, status: word, created_at, ...video };
+        dialect === "kie" ? kieRecord(task, state) : { task_id: taskId, status: word, created_at, ...video };
       json(response, http, { code, msg: "success", data });
     };
     const special = KINDS[task.wish.kind]!.poll;

@@ -393,8 +393,8 @@ describe("keys import of many", () => {
       { line: 10, message: expect.stringContaining("at most three fields") },
     ]);
     const words = await runHere(["keys", "import", "--from", file]);
-    for (const said of [stdout, stderr, words.stdout, words.stderr]) {
-      expect(keys.filter((key) => said.includes(key))).toEqual([]);
+    for (const output of [stdout, stderr, words.stdout, words.stderr]) {
+      expect(keys.filter((key) => output.includes(key))).toEqual([]);
     }
     expect(words.stdout).toContain("0 imported, 2 known before, 7 failed.");
     expect(await json("keys", "list", "--account", one)).toMatchObject({ keys: [{ tier: "enterprise" }] });

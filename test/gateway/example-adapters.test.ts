@@ -18,7 +18,7 @@ interface Answer {
   body: object;
 }
 
-interface Asked {
+interface ScriptedRequest {
   method: string;
   path: string;
   wish: string;
@@ -34,7 +34,7 @@ interface Copy {
   /** The header of the credential. */
   credential: string;
   videoUrl(id: string): string;
-  answer(asked: Asked): Answer;
+  answer(request: ScriptedRequest): Answer;
   /** Where a create says whom to call back, and what is sent there; undefined for a generator without callbacks. */
   callback?: {
     addressIn(path: string, body: Record<string, unknown>): unknown;
@@ -45,7 +45,7 @@ interface Copy {
 const VIDEO = "https://cdn.example.com/v.mp4";
 const REASON = "Flagged by moderation";
 
-function answerAsFal({ method, path, wish, pollsBefore, id }: Asked): Answer {
+function answerAsFal({ method, path, wish, pollsBefore, id }: ScriptedRequest): Answer {
   if (method === "POST") {
     if (wish === "limit")
       return { status: 429, headers: { "retry-after": "17" }, body: { detail: "Too many" } };
@@ -70,7 +70,7 @@ function answerAsFal({ method, path, wish, pollsBefore, id }: Asked): Answer {
     : { body: { video: { url: VIDEO, content_type: "video/mp4" } } };
 }
 
-function answerAsReplicate({ method, path, wish, pollsBefore, id }: Asked): Answer {
+function answerAsReplicate({ method, path, wish, pollsBefore, id }: ScriptedRequest): Answer {
   const prediction = {
     id,
     model: "kwaivgi/kling-v2.1-master",
@@ -90,7 +90,7 @@ function answerAsReplicate({ method, path, wish, pollsBefore, id }: Asked): Answ
     : { body: { ...prediction, status: "succeeded", output: VIDEO, error: null } };
 }
 
-function answerAsOpenai({ method, path, wish, pollsBefore, id }: Asked): Answer {
+function answerAsOpenai({ method, path, wish, pollsBefore, id }: ScriptedRequest): Answer {
   const video = { id, object: "video", model: "sora-2", created_at: 1_795_000_000, progress: 0 };
   const error = (status: number, code: string, message: string): Answer => ({
     status,
@@ -170,9 +170,9 @@ async function givenCopy({ adapter, options, answer }: Copy, webhooks: object = 
     request.on("end", () => {
       requests.push({ method, path, headers, body });
       wish = /"prompt":"(\w+)"/.exec(body)?.[1] ?? wish;
-      const said = answer({ method, path, wish, pollsBefore, id });
-      response.writeHead(said.status ?? 200, { "content-type": "application/json", ...said.headers });
-      response.end(JSON.stringify(said.body));
+      const scripted = answer({ method, path, wish, pollsBefore, id });
+      response.writeHead(scripted.status ?? 200, { "content-type": "application/json", ...scripted.headers });
+      response.end(JSON.stringify(scripted.body));
     });
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));

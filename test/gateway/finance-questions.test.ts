@@ -44,7 +44,7 @@ beforeAll(async () => {
   await givenMonth();
   await isRolledUp();
   for (const question of QUESTIONS)
-    answers.set(Number.parseInt(question, 10), await asked(question, begunMs));
+    answers.set(Number.parseInt(question, 10), await answerLines(question, begunMs));
   await isRolledUp();
   ledger = await allTransactions();
 });
@@ -147,7 +147,7 @@ const sumOf = (rows: readonly Row[], kind: string, month = MONTH): number =>
 const balanceOf = (rows: readonly Row[]): number => rows.reduce((sum, { amount }) => sum + amount, 0);
 
 /** Runs the lines of a question in a shell as they are printed, in this month. @returns what each line answers */
-async function asked(question: string, begunMs: number): Promise<string[]> {
+async function answerLines(question: string, begunMs: number): Promise<string[]> {
   const settings = SETTINGS.replace(
     /^month=.*$/m,
     `month=${MONTH} before=${BEFORE} days="from=${first}&to=${LAST_DAY}"`,

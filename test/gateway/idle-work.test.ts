@@ -76,15 +76,15 @@ test("what was not looked at stays news", async () => {
 // Guarantee: looks that come together ask the server once, and what came since is seen a second later.
 test("looks share what one of them has read, and miss nothing", async () => {
   const { client } = redis;
-  const asked = async (): Promise<number> =>
+  const infoCalls = async (): Promise<number> =>
     Number(/calls=(\d+)/.exec(readInfo(await client.info("commandstats")).get("cmdstat_info") ?? "")?.[1]);
   const [own, ...shared] = [{}, { late: true }, { late: true }].map((options) => createWriteWatch(options));
   (await own!.news(client, "all"))!();
-  const before = await asked();
+  const before = await infoCalls();
   for (const looked of await Promise.all([own!, ...shared].map(({ news }) => news(client, "all"))))
     looked?.();
   // And the one that asks how many there were.
-  expect((await asked()) - before).toBe(2);
+  expect((await infoCalls()) - before).toBe(2);
   await client.zadd("watch:zset", 1, "b");
   for (const { news } of shared) await until(async () => (await news(client, "all")) !== undefined);
 });

@@ -58,8 +58,8 @@ function got({ status, body }: Reply): string {
 
 function sentLast(): string {
   const { method, path, body, fields } = generator.requests.at(-1)!;
-  const said = fields ? JSON.stringify(fields) : body;
-  return said === "" ? `${method} ${path}` : `${method} ${path} ${said}`;
+  const sent = fields ? JSON.stringify(fields) : body;
+  return sent === "" ? `${method} ${path}` : `${method} ${path} ${sent}`;
 }
 
 async function givenKey() {

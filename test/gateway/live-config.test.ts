@@ -248,8 +248,8 @@ test("a bad file changes nothing, and ports wait for a restart", async () => {
     async () => (await metric("tollgate_config_last_reload_successful"))?.endsWith(" 0") === true,
     "the refusal",
   );
-  const said = "servre: is unknown; did you mean server?";
-  await until(() => gateway.logs().some(({ msg }) => String(msg).includes(said)), "the reason in the log");
+  const problem = "servre: is unknown; did you mean server?";
+  await until(() => gateway.logs().some(({ msg }) => String(msg).includes(problem)), "the reason in the log");
   expect((await shown()).hash).toBe(hash);
   expectStatus(await generate(), 200);
 

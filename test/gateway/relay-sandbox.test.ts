@@ -64,8 +64,8 @@ test.each([
     expect(address.answers).toEqual([200]);
 
     await until(() => own.receiver.received.length === 2, "the endpoint and the address to be told");
-    const told = own.receiver.received.map(({ url, body }) => [url, JSON.parse(body).data.status]);
-    expect(told.toSorted()).toEqual([
+    const delivered = own.receiver.received.map(({ url, body }) => [url, JSON.parse(body).data.status]);
+    expect(delivered.toSorted()).toEqual([
       ["/called-back", "completed"],
       ["/hook", "completed"],
     ]);

@@ -128,8 +128,8 @@ test("a charge that Redis has lost and that the balance does not cover any more 
   const logs: string[] = [];
   const gateway = await givenConnection(inject("redisUrl"), logs);
   expect(await stage.credits(key)).toMatchObject({ balance: 0, totalUsed: 10 });
-  const said = logs.find((text) => text.includes("a primary has lost an answered charge"));
-  expect(JSON.parse(said ?? "{}")).toMatchObject({
+  const logLine = logs.find((text) => text.includes("a primary has lost an answered charge"));
+  expect(JSON.parse(logLine ?? "{}")).toMatchObject({
     request_id: lost.requestId,
     outcome: "uncollected",
     price: 10,
@@ -159,8 +159,8 @@ test("a journal charges no request again that Redis has forgotten", async () => 
   const logs: string[] = [];
   const gateway = await givenConnection(inject("redisUrl"), logs);
   expect(await stage.credits(key)).toMatchObject({ balance: 990, totalUsed: 10 });
-  const said = logs.find((text) => text.includes("the store has forgotten this request"));
-  expect(JSON.parse(said ?? "{}")).toMatchObject({
+  const logLine = logs.find((text) => text.includes("the store has forgotten this request"));
+  expect(JSON.parse(logLine ?? "{}")).toMatchObject({
     request_id: generation.requestId,
     account_id: key.accountId,
     task_id: taskOf(generation),

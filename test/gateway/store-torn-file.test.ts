@@ -141,8 +141,8 @@ test("a user that may not have the file rewritten is served, and told once", asy
   await ready(gateway);
   await redis.client.call("CLIENT", "KILL", "USER", "gateway");
   await until(() => timesUsable(gateway) === 2, "the gateway to be back");
-  const told = gateway.logs.filter((line) => line.includes("+bgrewriteaof"));
-  expect(told).toHaveLength(1);
+  const warnings = gateway.logs.filter((line) => line.includes("+bgrewriteaof"));
+  expect(warnings).toHaveLength(1);
   expect(await persistence("aof_rewrites:0")).toBe(true);
 });
 

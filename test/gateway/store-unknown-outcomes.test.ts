@@ -128,15 +128,15 @@ test.each([
   async (directive, text) => {
     const key = await stage.givenKey();
     const twin = await givenStage({ redis: stage.redis, config: { store: STORE, tasks: TASKS } });
-    const asked = directive === "hang" ? impatient : stage.gateway;
+    const gateway = directive === "hang" ? impatient : stage.gateway;
     try {
       const repeat = (on: TestGateway) =>
         generate(on, key, `[sandbox: ${directive}]`, { "idempotency-key": directive });
-      const first = await repeat(asked);
+      const first = await repeat(gateway);
       expect([502, 504]).toContain(first.status);
       expect(first.headers.get("x-should-retry"), "its Idempotency-Key makes a retry safe").toBeNull();
       await makeDue(stage.redis.client, key.accountId, { due_at: String(Date.now() + 60_000) });
-      for (const on of [asked, twin.gateway]) {
+      for (const on of [gateway, twin.gateway]) {
         const { status, body, headers } = await repeat(on);
         expect({ status, code: body.code }).toEqual({ status: 409, code: 409 });
         expect(body.error).toMatch(text);

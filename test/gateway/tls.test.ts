@@ -278,8 +278,8 @@ describe("files that change", () => {
   test("a broken pair keeps the old one in force, and the log says what is wrong", async () => {
     const headers = { authorization: `Bearer ${(await gateway.givenKey()).key}` };
     gateway.put({ key: "-----BEGIN PRIVATE KEY-----\nbm9uc2Vuc2U=\n-----END PRIVATE KEY-----\n" });
-    const said = "server.tls.key: key.pem holds no private key in PEM";
-    await until(() => gateway.lines.some((line) => line.includes(said)), "the problem to be logged");
+    const problem = "server.tls.key: key.pem holds no private key in PEM";
+    await until(() => gateway.lines.some((line) => line.includes(problem)), "the problem to be logged");
     expect((await ask(gateway.url + CREDITS, { ca: gateway.pair.cert, headers })).status).toBe(200);
     const page = (await ask(`${gateway.adminUrl}/metrics`, { ca: gateway.pair.cert })).text;
     expect(page).toMatch(/^tollgate_config_last_reload_successful 0$/m);

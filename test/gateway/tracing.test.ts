@@ -311,8 +311,8 @@ describe("a collector that is no help", () => {
     await until(async () => (await lost("queue_full")) > 0, "spans dropped before the queue");
     await until(async () => (await lost("export_failed")) > 0, "spans dropped after it");
     await gateway.stop();
-    const told = gateway.logs.filter((line) => line.includes("spans cannot be sent"));
-    expect(told).toHaveLength(1);
+    const warnings = gateway.logs.filter((line) => line.includes("spans cannot be sent"));
+    expect(warnings).toHaveLength(1);
   });
 });
 
@@ -331,20 +331,20 @@ test.each<[string, (collector: Collector) => void, (collector: Collector) => unk
       await gateway.request("GET", "/api/v1/credits", { key });
       return condition();
     }, what);
-  const told = (msg: string) => gateway.logs.filter((line) => line.includes(msg)).length;
+  const logged = (msg: string) => gateway.logs.filter((line) => line.includes(msg)).length;
   const spans = () => collector.spans().length;
 
   await askUntil(() => spans() > 0, "spans");
   lose(collector);
-  await askUntil(() => told("spans cannot be sent") > 0, "the loss to be noticed");
+  await askUntil(() => logged("spans cannot be sent") > 0, "the loss to be noticed");
   await regain(collector);
-  await askUntil(() => told("spans are sent again") > 0, "the recovery to be noticed");
+  await askUntil(() => logged("spans are sent again") > 0, "the recovery to be noticed");
   // The queue has room again: what was lost takes none of it.
   const id = (await gateway.request("GET", "/api/v1/credits", { key })).headers.get("x-request-id");
   await gateway.stop();
   collector.stop();
   const sent = collector.spans().some(({ attributes }) => attributes["tollgate.request_id"] === id);
-  expect({ sent, lost: told("spans cannot be sent"), found: told("spans are sent again") }).toEqual({
+  expect({ sent, lost: logged("spans cannot be sent"), found: logged("spans are sent again") }).toEqual({
     sent: true,
     lost: 1,
     found: 1,

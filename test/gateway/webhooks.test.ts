@@ -71,13 +71,13 @@ test("a poll from inside the receiver shows the end, 200 of 200; the slot is fre
   const seen: { stored: string | undefined; status: string; balance: number; active: number | undefined }[] =
     [];
   receiver.say(async (response, { body, headers }) => {
-    const told = JSON.parse(body);
+    const content = JSON.parse(body);
     const stored = await storedStateOf(accountId, headers["webhook-id"]);
-    const polled = await poll(told.data.task_id, key);
+    const polled = await poll(content.data.task_id, key);
     const credits = await stage.gateway.request("GET", "/api/v1/credits", { key });
     seen.push({
       stored,
-      status: `${told.type} ${polled.body.data.status}`,
+      status: `${content.type} ${polled.body.data.status}`,
       balance: credits.body.data.balance,
       active: limitsOf(polled).active,
     });

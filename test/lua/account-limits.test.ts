@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import type { Limits } from "../../src/domain/limits.ts";
 import { accountNames, type KeyRef, keyNames } from "../../src/records/names.ts";
@@ -17,7 +16,8 @@ import {
   times,
 } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
-import { GATHER_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { GATHER_MUTANTS } from "./mutants.ts";
 
 const HOUR = 3_600_000;
 
@@ -187,14 +187,10 @@ test("the slots of a long key and of many short ones are gathered page by page, 
 });
 
 test.each(GATHER_MUTANTS)("a mistake in gathering shows: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    const found = await gathered(folder).catch((error: Error) => error.message);
-    expect(found).not.toBe(ALL_GATHERED);
-    expect(found).not.toContain("compiling script");
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  const found = await gathered(folder).catch((error: Error) => error.message);
+  expect(found).not.toBe(ALL_GATHERED);
+  expect(found).not.toContain("compiling script");
 });
 
 // Guarantee: setting limits while customers work misses no open task and invents none.

@@ -1,16 +1,14 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { type AccountQuery, listAccounts, listKeys } from "../../src/operations/accounts/account-lists.ts";
 import { createAccount, patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, keyNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
-import { createClient } from "../support/client.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, LISTS_MUTANTS, plant } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, LISTS_MUTANTS } from "./mutants.ts";
 
 // Lists of accounts are those of a whole store: one that no other test writes to.
 
@@ -205,14 +203,5 @@ test.each(inShare(LISTS_MUTANTS))("the mistake is found: $what", async (mutant) 
     return members;
   };
   const good = await seen(nodes);
-  const folder = await plant(mutant);
-  const client = createClient(server.url, 10_000);
-  try {
-    await client.connect();
-    Object.assign(scriptsOf(client), createScriptRunner(client, { folder }));
-    expect(await seen(oneNode(client))).not.toEqual(good);
-  } finally {
-    client.disconnect();
-    await rm(folder, { recursive: true });
-  }
+  expect(await withMutant(server.url, mutant, seen)).not.toEqual(good);
 });

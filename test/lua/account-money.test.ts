@@ -1,10 +1,10 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { accountOf, moneyText } from "../../src/records/packed-fields.ts";
 import { createScriptRunner, type ScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { account, suspend } from "../../src/scripts/accounts.ts";
 import { createStage, openConnection, type TestConnection } from "../support/store.ts";
-import { EXTRA_MUTANTS, inShare, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { EXTRA_MUTANTS, inShare } from "./mutants.ts";
 
 // Most accounts have none of the fields that `+` in their money stands for, and ADMIT reads them only behind it.
 
@@ -55,11 +55,7 @@ test("what operators set of an account counts from the next admission on", async
 });
 
 test.each(inShare(EXTRA_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    const answers = await answersOf(createScriptRunner(connection.redis, { folder }));
-    expect(answers).not.toEqual(await answersOf(scriptsOf(connection.redis)));
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  const answers = await answersOf(createScriptRunner(connection.redis, { folder }));
+  expect(answers).not.toEqual(await answersOf(scriptsOf(connection.redis)));
 });

@@ -23,7 +23,8 @@ import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { redisBinary } from "../support/redis-binary.ts";
 import { createStage, type TestConnection, times } from "../support/store.ts";
-import { inShare, type Mutant, plant, RANK_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, RANK_MUTANTS } from "./mutants.ts";
 
 // Lists over all accounts by balance and by spending, in a store that no other test writes to.
 
@@ -267,7 +268,7 @@ async function balancesOf(kinds: readonly GrantKind[], run: Run): Promise<unknow
 
 async function lived(mutant?: Mutant): Promise<unknown> {
   await server.empty();
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const client = createClient(server.url, 10_000);
   try {
     await client.connect();
@@ -304,6 +305,5 @@ async function lived(mutant?: Mutant): Promise<unknown> {
     ];
   } finally {
     client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }

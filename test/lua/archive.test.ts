@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import {
@@ -22,7 +21,8 @@ import {
   type Stage,
   type TestConnection,
 } from "../support/store.ts";
-import { ARCHIVE_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { ARCHIVE_MUTANTS } from "./mutants.ts";
 
 // Records that the store keeps until an archive has them: ended requests, and which accounts and keys have changed.
 
@@ -255,13 +255,12 @@ test("what is collected waits behind what the archive has not got", async () => 
 });
 
 test.each(ARCHIVE_MUTANTS)("a script is found in which $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const redis = createClient(inject("redisUrl"), 10_000);
   try {
     await redis.connect();
     expect(await findings(runOf(createScriptRunner(redis, { folder })))).not.toEqual(RIGHT);
   } finally {
     redis.disconnect();
-    await rm(folder, { recursive: true });
   }
 });

@@ -2,7 +2,8 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
-import { ClaimError, createTaskIds } from "../../src/durability/claims.ts";
+import { ClaimError } from "../../src/durability/claims.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { grantCredits } from "../../src/operations/credits/grants.ts";
 import { issueKey } from "../../src/operations/keys/issue-key.ts";
@@ -30,7 +31,8 @@ import {
   times,
 } from "../support/store.ts";
 import { startWholeCluster } from "../support/whole-cluster.ts";
-import { CLUSTER_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { CLUSTER_MUTANTS } from "./mutants.ts";
 
 // A single node in cluster mode refuses, like any cluster, a script whose names lie in two slots (CROSSSLOT).
 
@@ -225,7 +227,7 @@ test("a task id that the upstream gives to two accounts is disputed on a cluster
 });
 
 test.each(CLUSTER_MUTANTS)("a mistake in the scripts shows: $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const other = createClient(server.url, 10_000);
   try {
     await other.connect();
@@ -234,7 +236,6 @@ test.each(CLUSTER_MUTANTS)("a mistake in the scripts shows: $what", async (mutan
     expect(outcomes).not.toEqual(DISPUTES);
   } finally {
     other.disconnect();
-    await rm(folder, { recursive: true });
   }
 });
 

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type CorrectionTerms, correctCharges } from "../../src/ledger/corrections.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -8,9 +7,8 @@ import { listTasks } from "../../src/operations/tasks/task-lists.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { detailsOf, kindOf } from "../../src/records/ledger-entries.ts";
 import { accountNames, requestName } from "../../src/records/names.ts";
-import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
-import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import {
   createStage,
@@ -21,7 +19,8 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
-import { CORRECTION_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { CORRECTION_MUTANTS, inShare, type Mutant } from "./mutants.ts";
 
 // A wrong price was in force for half an hour: exactly its charges are found, and given back once each.
 
@@ -248,15 +247,9 @@ test.each([
   expect(await balances()).toEqual(before);
 });
 
-async function played(mutant?: Mutant): Promise<unknown> {
-  const folder = mutant && (await plant(mutant));
-  const client = createClient(server.url, 10_000);
-  try {
-    await client.connect();
-    const scripts = scriptsOf(client);
-    if (folder !== undefined)
-      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
-    const on = oneNode(client);
+const played = (mutant?: Mutant): Promise<unknown> =>
+  withMutant(server.url, mutant, async (on) => {
+    const scripts = scriptsOf(on.of(0));
     const { wrong, terms } = await givenHour();
     const stage = createStage(connection, { clock: "redis", partition: 0, scripts });
     await (await givenExpired(stage)).reclaim();
@@ -285,11 +278,7 @@ async function played(mutant?: Mutant): Promise<unknown> {
     ]);
     const references = await connection.redis.hlen(accountNames(0, "acme").references);
     return { seen, shown, totalUsed, references, balances: await balances() };
-  } finally {
-    client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
-}
+  });
 
 // Guarantee: a mistake in what gives back shows.
 test.each(inShare(CORRECTION_MUTANTS))("the mistake is found: $what", async (mutant) => {

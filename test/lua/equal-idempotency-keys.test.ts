@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { idempotencyName } from "../../src/records/names.ts";
@@ -16,7 +15,8 @@ import {
   taskOf,
 } from "../support/store.ts";
 import { readRequest } from "../support/stored-requests.ts";
-import { EQUAL_KEY_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { EQUAL_KEY_MUTANTS } from "./mutants.ts";
 
 // Two requests with one Idempotency-Key, each step of which comes at any time between those of the other.
 
@@ -229,15 +229,11 @@ async function checkForeignKey(scripts?: ScriptRunner): Promise<void> {
 }
 
 test.each(EQUAL_KEY_MUTANTS)("found when planted: $what", { timeout: 120_000 }, async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    const scripts = createScriptRunner(connection.redis, { folder });
-    const found = async (): Promise<void> => {
-      await checkForeignKey(scripts);
-      for (const [one] of EXAMPLES) await play(one, scripts);
-    };
-    await expect(found()).rejects.toThrow("expected");
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  const scripts = createScriptRunner(connection.redis, { folder });
+  const found = async (): Promise<void> => {
+    await checkForeignKey(scripts);
+    for (const [one] of EXAMPLES) await play(one, scripts);
+  };
+  await expect(found()).rejects.toThrow("expected");
 });

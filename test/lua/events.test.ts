@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readEvent } from "../../src/records/deliveries.ts";
@@ -10,7 +9,8 @@ import type { Script } from "../../src/scripts/script-definition.ts";
 import { changeAccount } from "../support/account-money.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, randomId, type Stage, type TestConnection } from "../support/store.ts";
-import { EVENT_MUTANTS, inShare, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { EVENT_MUTANTS, inShare } from "./mutants.ts";
 
 // Events beside those of tasks: written by the script that makes them come true.
 
@@ -405,14 +405,10 @@ async function toldOfKeys({ send }: ScriptRunner): Promise<unknown> {
 const rightly = async (): Promise<unknown> => toldBy(createScriptRunner(connection.redis));
 
 test.each(inShare(EVENT_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    const messages = await toldBy(createScriptRunner(connection.redis, { folder })).catch(
-      (error: Error) => error,
-    );
-    expect(messages).not.toBeInstanceOf(SyntaxError);
-    expect(messages).not.toEqual(await rightly());
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  const messages = await toldBy(createScriptRunner(connection.redis, { folder })).catch(
+    (error: Error) => error,
+  );
+  expect(messages).not.toBeInstanceOf(SyntaxError);
+  expect(messages).not.toEqual(await rightly());
 });

@@ -79,8 +79,8 @@ export function liesOf(text: string): string[] {
     ...(args[0] === "now" ? [] : ["ARGV: now"]),
     ...(/\b(KEYS|ARGV)\b/.test(withoutComments(body)) ? ["BODY: KEYS or ARGV"] : []),
   ];
-  const [said, done] = [JSON.stringify([...outcomes].sort()), JSON.stringify(outcomesOf(body))];
-  return said === done ? lies : [...lies, `RETURNS: ${said}, ${done}`];
+  const [stated, done] = [JSON.stringify([...outcomes].sort()), JSON.stringify(outcomesOf(body))];
+  return stated === done ? lies : [...lies, `RETURNS: ${stated}, ${done}`];
 }
 
 /** Second values of the replies in a text, each once: of a call its name, but `int(now)` is now, as a text. */

@@ -1,10 +1,10 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { keyNames, partitionNames } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { holding } from "../../src/scripts/surveys.ts";
 import { createStage, openConnection, type TestConnection } from "../support/store.ts";
-import { HOLDING_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { HOLDING_MUTANTS } from "./mutants.ts";
 
 // Sums of HOLDING for an account that the ledger check reads in slices, and how many holds it reads at most.
 
@@ -46,10 +46,6 @@ test("holds of an account that have a slot are added up, if the partition has no
 });
 
 test.each(HOLDING_MUTANTS)("a mistake in adding up shows: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    expect(await held(folder)).not.toEqual(HELD);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  expect(await held(folder)).not.toEqual(HELD);
 });

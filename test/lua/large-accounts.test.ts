@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { Redis } from "ioredis";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { rollUp } from "../../src/jobs/rollup-work.ts";
@@ -18,7 +17,8 @@ import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
 import { holdToBounds } from "./bounds.ts";
-import { plant, SLICE_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { SLICE_MUTANTS } from "./mutants.ts";
 
 // Guarantee: no call holds Redis for longer because an account is large. All scripts here fail beyond the bounds in their headers.
 
@@ -252,13 +252,12 @@ let wrong: ReturnType<typeof findWrong> | undefined;
 test.each(SLICE_MUTANTS)("$what: the check does not find what it finds else", TIMEOUT, async (mutant) => {
   wrong ??= findWrong();
   const { accountIds, right } = await wrong;
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const reader = new Redis(server.url);
   holdToBounds(reader, undefined, folder);
   try {
     expect(await found(reader, accountIds)).not.toEqual(right);
   } finally {
     reader.disconnect();
-    await rm(folder, { recursive: true });
   }
 });

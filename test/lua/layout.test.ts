@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { trimLedger } from "../../src/archive/trimming.ts";
 import { readCheckpoint } from "../../src/records/checkpoints.ts";
@@ -10,7 +9,8 @@ import { createClient } from "../support/client.ts";
 import { writeEntries } from "../support/ledger-entries.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, RETENTION_MS, type TestConnection, taskOf, times } from "../support/store.ts";
-import { inShare, LAYOUT_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, LAYOUT_MUTANTS } from "./mutants.ts";
 
 const RULES = { partitions: 64, allowNoPersistence: true };
 
@@ -112,7 +112,7 @@ test("a request keeps the task id that it has claimed already", async () => {
 });
 
 test.each(inShare(LAYOUT_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const other = createClient(server.url, 10_000);
   try {
     await other.connect();
@@ -125,6 +125,5 @@ test.each(inShare(LAYOUT_MUTANTS))("the mistake is found: $what", async (mutant)
     ]);
   } finally {
     other.disconnect();
-    await rm(folder, { recursive: true });
   }
 });

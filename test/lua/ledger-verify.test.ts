@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { isDeepStrictEqual } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumReferences, takeSlice } from "../../src/ledger/account-check.ts";
@@ -31,7 +30,8 @@ import {
 } from "../support/store.ts";
 import { changeCounters, readCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { plant, SNAPSHOT_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { SNAPSHOT_MUTANTS } from "./mutants.ts";
 
 let server: OwnStore;
 let connection: TestConnection;
@@ -759,7 +759,7 @@ test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async
   const { accountId, redis, key } = await givenLedger();
   // As many fields as it has references would hide the mistake.
   await redis.hset(key.names.account, "spare", "");
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const reader = await openConnection(server.url);
   try {
     Object.assign(scriptsOf(reader.redis), createScriptRunner(reader.redis, { folder }));
@@ -767,6 +767,5 @@ test.each(SNAPSHOT_MUTANTS)("a snapshot that $what is found by the check", async
     expect(violations).toMatchObject([{ invariant: "references" }]);
   } finally {
     await reader.close();
-    await rm(folder, { recursive: true });
   }
 });

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { type AccountQuery, listAccounts } from "../../src/operations/accounts/account-lists.ts";
@@ -7,12 +6,11 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { accountNames, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { metadataDigests } from "../../src/records/words.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
-import { createClient } from "../support/client.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, METADATA_MUTANTS, plant } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, METADATA_MUTANTS } from "./mutants.ts";
 
 const PARTITIONS = 2;
 const ACTOR = { by: "test", requestId: "" };
@@ -186,16 +184,7 @@ test("metadata has at most 50 names, which are all indexed", async () => {
 });
 
 test.each(inShare(METADATA_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  const client = createClient(server.url, 10_000);
-  try {
-    await client.connect();
-    Object.assign(scriptsOf(client), createScriptRunner(client, { folder }));
-    await givenShops(oneNode(client));
-    const { index, scan } = await indexAndScan();
-    expect(index).not.toEqual(scan);
-  } finally {
-    client.disconnect();
-    await rm(folder, { recursive: true });
-  }
+  await withMutant(server.url, mutant, givenShops);
+  const { index, scan } = await indexAndScan();
+  expect(index).not.toEqual(scan);
 });

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { CREDITS_MAX } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -18,12 +17,11 @@ import {
   requestName,
   taskName,
 } from "../../src/records/names.ts";
-import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { adjust as adjustScript, refund } from "../../src/scripts/credit-changes.ts";
 import type { Generation } from "../../src/scripts/holds.ts";
 import { changeMoney } from "../support/account-money.ts";
-import { createClient } from "../support/client.ts";
 import {
   createStage,
   openConnection,
@@ -35,7 +33,8 @@ import {
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { readCounters } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { inShare, MONEY_MUTANTS, type Mutant, plant } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, MONEY_MUTANTS, type Mutant } from "./mutants.ts";
 
 // Changes of balances by operators: adjustments, and refunds of tasks that have finished.
 
@@ -463,22 +462,7 @@ async function referencesOf({ partition }: KeyRef, accountId: string): Promise<s
     .sort();
 }
 
-async function played(mutant?: Mutant): Promise<unknown> {
-  const folder = mutant && (await plant(mutant));
-  const client = createClient(redis.url, 10_000);
-  const own = connection.redis;
-  try {
-    await client.connect();
-    scriptsOf(client);
-    if (folder !== undefined)
-      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
-    return await byHand(oneNode(client));
-  } finally {
-    client.disconnect();
-    expect(connection.redis).toBe(own);
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
-}
+const played = (mutant?: Mutant): Promise<unknown> => withMutant(redis.url, mutant, byHand);
 
 test("adjustments and refunds by hand do what they say, once", async () => {
   expect(await played()).toEqual({

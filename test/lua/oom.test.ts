@@ -41,7 +41,8 @@ import {
   type TestConnection,
   times,
 } from "../support/store.ts";
-import { FILLING_MUTANTS, FULL_MUTANTS, inShare, type Mutant, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { FILLING_MUTANTS, FULL_MUTANTS, inShare, type Mutant } from "./mutants.ts";
 
 let dir: string;
 let server: RunningRedis;
@@ -119,7 +120,7 @@ test("turns are taken and replicas are asked while the store is full", async () 
 
 /** The scripts that add to a store, and those that make room, settle, or stop somebody. @returns what Redis refuses */
 async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const client = createClient(server.url, 10_000);
   await client.connect();
   const { run } = createScriptRunner(client, folder === undefined ? {} : { folder });
@@ -173,7 +174,6 @@ async function refusedWhenFull(mutant?: Mutant): Promise<string[]> {
   } finally {
     await connection.redis.config("SET", "maxmemory", "64mb");
     client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }
 

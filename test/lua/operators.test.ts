@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import { monthOf } from "../../src/domain/moments.ts";
 import { type AuditRecord, pageAudit } from "../../src/operations/access/audit.ts";
@@ -30,16 +29,16 @@ import {
   partitionNames,
   partitionOf,
 } from "../../src/records/names.ts";
-import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { change, revoke } from "../../src/scripts/keys.ts";
 import { accountIn } from "../support/account-money.ts";
-import { createClient } from "../support/client.ts";
 import { randomId, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { givenRequests } from "../support/two-nodes.ts";
-import { inShare, type Mutant, OPERATOR_MUTANTS, plant } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, type Mutant, OPERATOR_MUTANTS } from "./mutants.ts";
 
 // Operators' changes: each change once, with one audit record.
 
@@ -504,21 +503,7 @@ let first: ReturnType<typeof operated> | undefined;
 const sound = () => (first ??= operated());
 
 /** Changes one of everything, twice. @returns what the audit, the ledger and the records say of it */
-async function operated(mutant?: Mutant): Promise<{ records: unknown[] } & Record<string, unknown>> {
-  const folder = mutant && (await plant(mutant));
-  const client = createClient(redis.url, 10_000);
-  try {
-    await client.connect();
-    scriptsOf(client);
-    // Runs the commands of this client again, with the mistake.
-    if (folder !== undefined)
-      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
-    return await operate(oneNode(client));
-  } finally {
-    client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
-}
+const operated = (mutant?: Mutant) => withMutant(redis.url, mutant, operate);
 
 /** Audit of three changes of an account's metadata: before and after. */
 async function metadataAudited(nodes: RedisNodes): Promise<Readonly<Record<string, unknown>>[][]> {

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { detailsOf, LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { requestName } from "../../src/records/names.ts";
@@ -6,7 +5,8 @@ import type { RequestRecord } from "../../src/records/records.ts";
 import { createScriptRunner, type ScriptRunner } from "../../src/redis/script-runner.ts";
 import { createStage, HOLD_MS, NOON_MS, openConnection, type TestConnection } from "../support/store.ts";
 import { changeRequest, readRequest } from "../support/stored-requests.ts";
-import { inShare, PACKED_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, PACKED_MUTANTS } from "./mutants.ts";
 
 // A request is one text, in which a field ends at a space.
 
@@ -65,11 +65,7 @@ const wordedBy = async (scripts?: ScriptRunner): Promise<unknown> => {
 };
 
 test.each(inShare(PACKED_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    const worded = await wordedBy(createScriptRunner(connection.redis, { folder }));
-    expect(worded).not.toEqual(await wordedBy());
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  const worded = await wordedBy(createScriptRunner(connection.redis, { folder }));
+  expect(worded).not.toEqual(await wordedBy());
 });

@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
@@ -9,7 +8,8 @@ import { admit } from "../../src/scripts/holds.ts";
 import { change, revoke } from "../../src/scripts/keys.ts";
 import { createStage, openConnection, type TestConnection, TIERS } from "../support/store.ts";
 import { LUA_FOLDER } from "./headers.ts";
-import { inShare, plant, TERMS_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, TERMS_MUTANTS } from "./mutants.ts";
 
 // A key's counters of requests, and the terms that operators fix, are one text each (decision 0004).
 
@@ -87,10 +87,6 @@ test("a change of a key holds from its next request on", async () => {
 });
 
 test.each(inShare(TERMS_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    expect(await lived(createScriptRunner(connection.redis, { folder }))).not.toEqual(await lived());
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  expect(await lived(createScriptRunner(connection.redis, { folder }))).not.toEqual(await lived());
 });

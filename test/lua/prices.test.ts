@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { multipliedPrice } from "../../src/domain/money.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
@@ -18,7 +17,8 @@ import {
 } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
 import { readRequest } from "../support/stored-requests.ts";
-import { inShare, type Mutant, PRICE_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, PRICE_MUTANTS } from "./mutants.ts";
 
 // Price of a request: an account's multiplier, and price lists that begin at a time.
 
@@ -158,40 +158,36 @@ describe("price lists", () => {
 
 /** Prices of requests, in replies and records. */
 async function played(mutant?: Mutant): Promise<unknown> {
-  const folder = mutant && (await plant(mutant));
-  try {
-    const scripts = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
-    const stage = createStage(connection, { scripts });
-    const key = await stage.givenKey({ credits: 1000, rate_limit: 100, max_concurrent: 100 });
-    await setKeyFields(stage.redis, key.names.key, { monthly_credits: 90 });
-    const seen: unknown[] = [];
-    const admit = async (generation: Generation): Promise<void> => {
-      const admission = await stage.admit(generation);
-      seen.push([admission.outcome, priceIn(admission) ?? "-"]);
-    };
-    stage.clock.nowMs = NOON_MS + 5000;
-    const prices = `10 a ${NOON_MS + 5000} 20 b ${NOON_MS + 5001} 30 c`;
-    for (const [multiplier, price, list] of [
-      [undefined, 10, undefined],
-      ["0.29", 100, undefined],
-      ["0.55", 3, undefined],
-      [undefined, 10, prices],
-    ] as const) {
-      if (multiplier) await multiply(stage, key, multiplier);
-      else await changeAccount(stage.redis, key.names.account, { price_multiplier: null });
-      const generation = stage.request(key, { price, prices: list });
-      await admit(generation);
-      await admit(generation);
-      await stage.bind(generation);
-    }
-    await multiply(stage, key, "3");
-    await admit(stage.request(key, { price: 13 }));
-    await changeMoney(stage.redis, key.names.account, { balance: 1 });
-    await admit(stage.request(key, { price: 5 }));
-    return { seen, charges: await chargesOf(stage, key) };
-  } finally {
-    if (folder !== undefined) await rm(folder, { recursive: true });
+  const folder = mutant && (await plantForTest(mutant));
+  const scripts = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
+  const stage = createStage(connection, { scripts });
+  const key = await stage.givenKey({ credits: 1000, rate_limit: 100, max_concurrent: 100 });
+  await setKeyFields(stage.redis, key.names.key, { monthly_credits: 90 });
+  const seen: unknown[] = [];
+  const admit = async (generation: Generation): Promise<void> => {
+    const admission = await stage.admit(generation);
+    seen.push([admission.outcome, priceIn(admission) ?? "-"]);
+  };
+  stage.clock.nowMs = NOON_MS + 5000;
+  const prices = `10 a ${NOON_MS + 5000} 20 b ${NOON_MS + 5001} 30 c`;
+  for (const [multiplier, price, list] of [
+    [undefined, 10, undefined],
+    ["0.29", 100, undefined],
+    ["0.55", 3, undefined],
+    [undefined, 10, prices],
+  ] as const) {
+    if (multiplier) await multiply(stage, key, multiplier);
+    else await changeAccount(stage.redis, key.names.account, { price_multiplier: null });
+    const generation = stage.request(key, { price, prices: list });
+    await admit(generation);
+    await admit(generation);
+    await stage.bind(generation);
   }
+  await multiply(stage, key, "3");
+  await admit(stage.request(key, { price: 13 }));
+  await changeMoney(stage.redis, key.names.account, { balance: 1 });
+  await admit(stage.request(key, { price: 5 }));
+  return { seen, charges: await chargesOf(stage, key) };
 }
 
 test("what a request costs follows multiplier and list", async () => {

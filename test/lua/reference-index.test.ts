@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { restoreReferences } from "../../src/archive/restoring.ts";
 import { trimLedger } from "../../src/archive/trimming.ts";
@@ -15,12 +14,12 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { REFERENCE_ACCOUNTS_MAX } from "../../src/records/names.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
-import { createClient } from "../support/client.ts";
 import { emptyStore, type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, type TestConnection, times } from "../support/store.ts";
-import { inShare, plant, REFERENCE_MUTANTS } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, REFERENCE_MUTANTS } from "./mutants.ts";
 
 // The search is one of a whole store: one that no other test writes to.
 
@@ -206,14 +205,5 @@ async function searchesOf(to: RedisNodes): Promise<unknown> {
 
 test.each(inShare(REFERENCE_MUTANTS))("the mistake is found: $what", async (mutant) => {
   const good = await searchesOf(nodes);
-  const folder = await plant(mutant);
-  const client = createClient(server.url, 10_000);
-  try {
-    await client.connect();
-    Object.assign(scriptsOf(client), createScriptRunner(client, { folder }));
-    expect(await searchesOf(oneNode(client))).not.toEqual(good);
-  } finally {
-    client.disconnect();
-    await rm(folder, { recursive: true });
-  }
+  expect(await withMutant(server.url, mutant, searchesOf)).not.toEqual(good);
 });

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
@@ -10,7 +9,8 @@ import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { oneNode } from "../../src/redis/store-facts.ts";
 import { createStage, openConnection, type TestConnection, taskOf, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, type Mutant, plant, REFUND_RACE_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, REFUND_RACE_MUTANTS } from "./mutants.ts";
 
 /** `REFUND_ROUNDS=1000` is the whole length. */
 const ROUNDS = Number(process.env.REFUND_ROUNDS ?? 100);
@@ -92,20 +92,16 @@ test.each(inShare(REFUND_RACE_MUTANTS))("the mistake is found: $what", async (mu
 
 /** How often a completed task is refunded that is refunded under two references. */
 async function refundedBy(mutant: Mutant | undefined): Promise<number> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const [connection] = connections as [TestConnection];
-  try {
-    const scripts = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
-    const stage = createStage(connection, { scripts });
-    const key = await stage.givenKey({ credits: 100 });
-    const request = stage.request(key, { price: 10 });
-    await stage.givenTask(request);
-    await stage.observe(request, "completed");
-    const { accountId, partition } = key;
-    const call = { partition, accountId, requestId: request.requestId, reason: "r", lookedUp: 0, actor: ANN };
-    for (const reference of ["one", "two"]) await stage.refund({ ...call, reference });
-    return ((await stage.account(key)).balance - 90) / 10;
-  } finally {
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
+  const scripts = createScriptRunner(connection.redis, folder === undefined ? {} : { folder });
+  const stage = createStage(connection, { scripts });
+  const key = await stage.givenKey({ credits: 100 });
+  const request = stage.request(key, { price: 10 });
+  await stage.givenTask(request);
+  await stage.observe(request, "completed");
+  const { accountId, partition } = key;
+  const call = { partition, accountId, requestId: request.requestId, reason: "r", lookedUp: 0, actor: ANN };
+  for (const reference of ["one", "two"]) await stage.refund({ ...call, reference });
+  return ((await stage.account(key)).balance - 90) / 10;
 }

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import {
   addRefusals,
@@ -11,7 +10,8 @@ import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { oneNode } from "../../src/redis/store-facts.ts";
 import { refused } from "../../src/scripts/surveys.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
-import { inShare, type Mutant, plant, REFUSED_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, REFUSED_MUTANTS } from "./mutants.ts";
 
 let connection: TestConnection;
 beforeAll(async () => {
@@ -113,7 +113,7 @@ test.each(inShare(REFUSED_MUTANTS))("the mistake is found: $what", async (mutant
 
 /** Room for two fields of an account and eight in all: five kinds and three counts. */
 async function afterAllRefusals(mutant?: Mutant) {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const day = randomId("day");
   const name = refusalsName(7, day);
   try {
@@ -142,6 +142,5 @@ async function afterAllRefusals(mutant?: Mutant) {
     return { fields: await connection.redis.hgetall(name), expires };
   } finally {
     await connection.redis.del(name);
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }

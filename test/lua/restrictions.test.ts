@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { KeyRef } from "../../src/records/names.ts";
 import { createScriptRunner } from "../../src/redis/script-runner.ts";
@@ -7,7 +6,8 @@ import { changeAccount } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";
 import { createStage, openConnection, type Stage, type TestConnection } from "../support/store.ts";
 import { setKeyFields } from "../support/stored-records.ts";
-import { inShare, type Mutant, plant, RESTRICTION_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, RESTRICTION_MUTANTS } from "./mutants.ts";
 
 const TEXT = "endpoints=gen2/text-to-video;addresses=10.0.0.0/8";
 
@@ -27,8 +27,8 @@ const restrict = (on: Stage, key: KeyRef, text: string) =>
   setKeyFields(on.redis, key.names.key, { restrictions: text === "" ? null : text });
 
 const admit = async (on: Stage, key: KeyRef, restrictions?: string) => {
-  const { outcome, restrictions: said } = await on.admit({ ...on.request(key), restrictions });
-  return [outcome, said];
+  const { outcome, restrictions: stored } = await on.admit({ ...on.request(key), restrictions });
+  return [outcome, stored];
 };
 
 // Guarantee: nothing is admitted by other restrictions than those that the key has at that moment.
@@ -76,7 +76,7 @@ test.each(inShare(RESTRICTION_MUTANTS))("the mistake is found: $what", async (mu
 });
 
 async function lived(mutant?: Mutant): Promise<unknown[]> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const client = createClient(inject("redisUrl"), 10_000);
   try {
     await client.connect();
@@ -90,6 +90,5 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
     return [...outcomes, await admit(own, key)];
   } finally {
     client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
@@ -13,14 +12,14 @@ import { issueKey } from "../../src/operations/keys/issue-key.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { detailsOf, type GrantKind, kindOf, type LedgerEntry } from "../../src/records/ledger-entries.ts";
 import { accountNames, partitionOf } from "../../src/records/names.ts";
-import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { recharge } from "../../src/scripts/credit-changes.ts";
 import { changeMoney } from "../support/account-money.ts";
-import { createClient } from "../support/client.ts";
 import { createStage, openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, type Mutant, plant, REVERSAL_MUTANTS } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, type Mutant, REVERSAL_MUTANTS } from "./mutants.ts";
 
 // Kinds of grants, and taking back what is left of one.
 
@@ -324,20 +323,7 @@ test.each([
 });
 
 /** Results and records of grants and reversals of all kinds. */
-async function played(mutant?: Mutant): Promise<unknown> {
-  const folder = mutant && (await plant(mutant));
-  const client = createClient(redis.url, 10_000);
-  try {
-    await client.connect();
-    scriptsOf(client);
-    if (folder !== undefined)
-      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
-    return await everything(oneNode(client));
-  } finally {
-    client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
-}
+const played = (mutant?: Mutant): Promise<unknown> => withMutant(redis.url, mutant, everything);
 
 async function everything(on: RedisNodes): Promise<unknown> {
   const { accountId, stage, key, grant, reverse } = await givenAccount();

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { trimLedger } from "../../src/archive/trimming.ts";
@@ -16,7 +15,8 @@ import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, ENDPOINT, NOON_MS, type TestConnection, taskOf, times } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 import { until } from "../support/until.ts";
-import { ENDED_MUTANTS, inShare, type Mutant, plant, ROLLUP_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { ENDED_MUTANTS, inShare, type Mutant, ROLLUP_MUTANTS } from "./mutants.ts";
 
 // ROLLUP, and the usage that is read of it. Cursors are those of a partition, so the store is a test's own.
 
@@ -358,32 +358,28 @@ test.each(inShare(ENDED_MUTANTS))("the mistake is found: $what", async (mutant) 
 
 /** Notes of the ends of tasks, one of which completed on the day after it had failed. */
 async function notedBy(mutant?: Mutant): Promise<string[]> {
-  const folder = mutant && (await plant(mutant));
-  try {
-    await server.empty();
-    const scripts = createScriptRunner(redis, folder === undefined ? {} : { folder });
-    const stage = createStage(connection, { scripts, partition: 0 });
-    const key = await stage.givenKey({ accountId: "acc", credits: 20 });
-    const [done, failed, expired, late] = times(4, () => stage.request(key, { price: 5 }));
-    for (const request of [done!, failed!, expired!]) await stage.givenTask(request);
-    for (const status of ["completed", "completed"] as const) await stage.observe(done!, status);
-    await stage.observe(failed!, "failed");
-    await stage.observe(expired!, "expired");
-    stage.clock.nowMs = LATER_MS;
-    const task = { taskId: taskOf(expired!), requestId: expired!.requestId, creatorKeyId: key.keyId };
-    await stage.reclaim({ partition: 0, accountId: "acc", task, data: '{"status":"completed"}' });
-    await stage.admit({ ...late!, holdMs: 0 });
-    await stage.void(late!, "due");
-    await changeMoney(redis, key.names.account, { balance: 0 });
-    for (const _ of [1, 2]) await stage.bind(late!);
-    const notes = await redis.zrange(ended, "0", "-1", "WITHSCORES");
-    const ofKey = notes.flatMap((note, at) =>
-      note.endsWith(` acc ${key.keyId} ${ENDPOINT}`) ? [`${note} ${notes[at + 1]}`.split(" ")] : [],
-    );
-    return ofKey.map((words) => `${words[1]} ${words[2]} at ${words.at(-1)}`).sort();
-  } finally {
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
+  const folder = mutant && (await plantForTest(mutant));
+  await server.empty();
+  const scripts = createScriptRunner(redis, folder === undefined ? {} : { folder });
+  const stage = createStage(connection, { scripts, partition: 0 });
+  const key = await stage.givenKey({ accountId: "acc", credits: 20 });
+  const [done, failed, expired, late] = times(4, () => stage.request(key, { price: 5 }));
+  for (const request of [done!, failed!, expired!]) await stage.givenTask(request);
+  for (const status of ["completed", "completed"] as const) await stage.observe(done!, status);
+  await stage.observe(failed!, "failed");
+  await stage.observe(expired!, "expired");
+  stage.clock.nowMs = LATER_MS;
+  const task = { taskId: taskOf(expired!), requestId: expired!.requestId, creatorKeyId: key.keyId };
+  await stage.reclaim({ partition: 0, accountId: "acc", task, data: '{"status":"completed"}' });
+  await stage.admit({ ...late!, holdMs: 0 });
+  await stage.void(late!, "due");
+  await changeMoney(redis, key.names.account, { balance: 0 });
+  for (const _ of [1, 2]) await stage.bind(late!);
+  const notes = await redis.zrange(ended, "0", "-1", "WITHSCORES");
+  const ofKey = notes.flatMap((note, at) =>
+    note.endsWith(` acc ${key.keyId} ${ENDPOINT}`) ? [`${note} ${notes[at + 1]}`.split(" ")] : [],
+  );
+  return ofKey.map((words) => `${words[1]} ${words[2]} at ${words.at(-1)}`).sort();
 }
 
 test.each(inShare(ROLLUP_MUTANTS))("the mistake is found: $what", async (mutant) => {
@@ -393,45 +389,37 @@ test.each(inShare(ROLLUP_MUTANTS))("the mistake is found: $what", async (mutant)
 
 /** Everything that ROLLUP and TRIM leave of a ledger, in small steps. */
 async function seenBy(mutant?: Mutant): Promise<unknown> {
-  const folder = mutant && (await plant(mutant));
-  try {
-    await server.empty();
-    const scripts = createScriptRunner(redis, {
-      ...(folder === undefined ? {} : { folder }),
-      form: { checksFrozen: false, crossesSlots: false },
-    });
-    const entries = [...LEDGER, ...times(4, (at) => charge(DAY_MS + 1 + at, { keyId: `key_${at}` }))];
-    const ids = await writeEntries(redis, 0, entries);
-    for (const [at, what] of ["completed", "failed", "uncollected"].entries())
-      await redis.zadd(
-        ended,
-        LATELY_MS + at,
-        `req_${at} ${what} ${LATELY_MS - 83_600} acc key_1 ${ENDPOINT}`,
-      );
-    // The task that failed completed late.
-    await redis.zadd(ended, LATELY_MS + 1, `req_1 unfailed ${LATELY_MS} acc key_1 ${ENDPOINT}`);
-    // The clock of another server is ahead.
-    await redis.zadd(ended, LATELY_MS, `req_ahead completed ${LATELY_MS + 9000} acc key_2 ${ENDPOINT}`);
-    const step = (call: Partial<RollupCall>) => scripts.run(rollup, { partition: 0, ...call });
-    const answers: unknown[] = [await step({ bounds: { slice: 2 } })];
-    const [archivedTo] = (await pageTransactions(nodes, "acc", { limit: 1 })).entries;
-    answers.push(await trimLedger(scripts.run, { partition: 0, archivedTo: archivedTo!, keepMs: 0 }));
-    answers.push(
-      await step({ bounds: { slice: 4, fields: 3 } }),
-      await step({ bounds: { slice: 50, fields: 1 } }),
-    );
-    answers.push(await step({}));
-    const kept: Record<string, unknown> = { answers, rest: await redis.zrange(ended, "0", "-1") };
-    for (const name of (await redis.keys("tg:{p00}:*")).sort()) {
-      if (!/usage|totals|rolled/.test(name)) continue;
-      const { ended_since: _, ...fields } = await redis.hgetall(name);
-      kept[name] = [fields, await redis.pexpiretime(name)];
-    }
-    await redis.hset(trimmed, { last_entry: ids[8]!, at: LATELY_MS, entries: 7 });
-    await redis.del(rolled);
-    kept.again = [await step({}), (await redis.hgetall(rolled)).since];
-    return kept;
-  } finally {
-    if (folder !== undefined) await rm(folder, { recursive: true });
+  const folder = mutant && (await plantForTest(mutant));
+  await server.empty();
+  const scripts = createScriptRunner(redis, {
+    ...(folder === undefined ? {} : { folder }),
+    form: { checksFrozen: false, crossesSlots: false },
+  });
+  const entries = [...LEDGER, ...times(4, (at) => charge(DAY_MS + 1 + at, { keyId: `key_${at}` }))];
+  const ids = await writeEntries(redis, 0, entries);
+  for (const [at, what] of ["completed", "failed", "uncollected"].entries())
+    await redis.zadd(ended, LATELY_MS + at, `req_${at} ${what} ${LATELY_MS - 83_600} acc key_1 ${ENDPOINT}`);
+  // The task that failed completed late.
+  await redis.zadd(ended, LATELY_MS + 1, `req_1 unfailed ${LATELY_MS} acc key_1 ${ENDPOINT}`);
+  // The clock of another server is ahead.
+  await redis.zadd(ended, LATELY_MS, `req_ahead completed ${LATELY_MS + 9000} acc key_2 ${ENDPOINT}`);
+  const step = (call: Partial<RollupCall>) => scripts.run(rollup, { partition: 0, ...call });
+  const answers: unknown[] = [await step({ bounds: { slice: 2 } })];
+  const [archivedTo] = (await pageTransactions(nodes, "acc", { limit: 1 })).entries;
+  answers.push(await trimLedger(scripts.run, { partition: 0, archivedTo: archivedTo!, keepMs: 0 }));
+  answers.push(
+    await step({ bounds: { slice: 4, fields: 3 } }),
+    await step({ bounds: { slice: 50, fields: 1 } }),
+  );
+  answers.push(await step({}));
+  const kept: Record<string, unknown> = { answers, rest: await redis.zrange(ended, "0", "-1") };
+  for (const name of (await redis.keys("tg:{p00}:*")).sort()) {
+    if (!/usage|totals|rolled/.test(name)) continue;
+    const { ended_since: _, ...fields } = await redis.hgetall(name);
+    kept[name] = [fields, await redis.pexpiretime(name)];
   }
+  await redis.hset(trimmed, { last_entry: ids[8]!, at: LATELY_MS, entries: 7 });
+  await redis.del(rolled);
+  kept.again = [await step({}), (await redis.hgetall(rolled)).since];
+  return kept;
 }

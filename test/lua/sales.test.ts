@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { sumOfMoney } from "../../src/domain/money.ts";
@@ -9,7 +8,8 @@ import { createScriptRunner } from "../../src/redis/script-runner.ts";
 import { oneNode } from "../../src/redis/store-facts.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, type Mutant, plant, SALES_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, SALES_MUTANTS } from "./mutants.ts";
 
 // Sales of a month, in a store that no other test writes to.
 
@@ -45,16 +45,12 @@ async function soldOf(entries: readonly GivenEntry[], mutant?: Mutant) {
   await server.client.flushall();
   await server.client.hset(META, { partitions: 1, id: "store", layout: "1" });
   await writeEntries(server.client, 0, entries);
-  const folder = mutant && (await plant(mutant));
-  try {
-    const form = { checksFrozen: false, crossesSlots: false };
-    const { run } = createScriptRunner(server.client, { ...(folder === undefined ? {} : { folder }), form });
-    await rollUp(run, { partition: 0 });
-    const { sales, sinceMs } = await salesOf(oneNode(server.client), MONTH);
-    return { sales, sinceMs, keptMs: await server.client.pexpiretime(soldName(0, MONTH)) };
-  } finally {
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
+  const folder = mutant && (await plantForTest(mutant));
+  const form = { checksFrozen: false, crossesSlots: false };
+  const { run } = createScriptRunner(server.client, { ...(folder === undefined ? {} : { folder }), form });
+  await rollUp(run, { partition: 0 });
+  const { sales, sinceMs } = await salesOf(oneNode(server.client), MONTH);
+  return { sales, sinceMs, keptMs: await server.client.pexpiretime(soldName(0, MONTH)) };
 }
 
 /** As above, counted here. */

@@ -115,11 +115,11 @@ const admission = ({ world }: Run, { admit, request, notAfterMs }: Sent): Expect
 /** A generation that somebody wants, with its ADMIT as it would be sent. */
 export async function plan(
   { stage, world, refs, sent }: Run,
-  asked: Extract<Command, { kind: "submit" | "plan" }>,
+  submission: Extract<Command, { kind: "submit" | "plan" }>,
 ): Promise<Sent> {
-  const key: ModelKey = world.keys[asked.key]!;
-  const ref: KeyRef = refs[asked.key]!;
-  const { price, idempotency: wanted } = asked;
+  const key: ModelKey = world.keys[submission.key]!;
+  const ref: KeyRef = refs[submission.key]!;
+  const { price, idempotency: wanted } = submission;
   const idempotency = wanted && {
     digest: `${ref.accountId}-${wanted.key}`,
     fingerprint: `body ${wanted.body}`,
@@ -128,7 +128,7 @@ export async function plan(
     requestId: randomId("req"),
     price,
     holdMs: HOLD_MS,
-    retentionMs: asked.retentionMs ?? 0,
+    retentionMs: submission.retentionMs ?? 0,
     ...(idempotency && { idempotency }),
   });
   const request: ModelRequest = { generation, key, state: "unborn", admittedAtMs: world.nowMs };

@@ -58,7 +58,8 @@ import {
   taskOf,
   times,
 } from "../support/store.ts";
-import { FROZEN_MUTANTS, MIGRATION_MUTANTS, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { FROZEN_MUTANTS, MIGRATION_MUTANTS } from "./mutants.ts";
 import { clear, contents, dump, restore } from "./stored.ts";
 
 // A slot that migrates key by key: the node that has it refuses each command on a name that it does not have, new names
@@ -435,7 +436,7 @@ test.each(Object.entries(CALLS))(
 );
 
 test.each(MIGRATION_MUTANTS)("a mistake in the scripts shows: $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const client = createClient(nodes[0]!.url, 10_000);
   try {
     await client.connect();
@@ -449,7 +450,6 @@ test.each(MIGRATION_MUTANTS)("a mistake in the scripts shows: $what", async (mut
     expect(found).not.toEqual([]);
   } finally {
     client.disconnect();
-    await rm(folder, { recursive: true });
   }
 });
 
@@ -646,16 +646,12 @@ test.each(Object.entries(WRITES))(
 );
 
 test.each(FROZEN_MUTANTS)("a mistake shows: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  try {
-    const scripts = createScriptRunner(clients[0]!, { folder, form: CHECKS_FROZEN });
-    const isOfAll = mutant.file.startsWith("include/");
-    const [, given] = Object.entries(WRITES).find(
-      ([name]) => isOfAll || name.startsWith(mutant.file.toUpperCase()),
-    )!;
-    await clear(clients[0]!, PARTITION);
-    expect(await changed(await given(), scripts)).not.toEqual([]);
-  } finally {
-    await rm(folder, { recursive: true });
-  }
+  const folder = await plantForTest(mutant);
+  const scripts = createScriptRunner(clients[0]!, { folder, form: CHECKS_FROZEN });
+  const isOfAll = mutant.file.startsWith("include/");
+  const [, given] = Object.entries(WRITES).find(
+    ([name]) => isOfAll || name.startsWith(mutant.file.toUpperCase()),
+  )!;
+  await clear(clients[0]!, PARTITION);
+  expect(await changed(await given(), scripts)).not.toEqual([]);
 });

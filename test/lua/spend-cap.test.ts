@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, describe, expect, inject, test } from "vitest";
 import { monthOf } from "../../src/domain/moments.ts";
@@ -23,7 +22,8 @@ import {
 } from "../support/store.ts";
 import { changeCounters, readCounters, setKeyFields } from "../support/stored-records.ts";
 import { LUA_FOLDER } from "./headers.ts";
-import { inShare, type Mutant, plant, SPENDING_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, SPENDING_MUTANTS } from "./mutants.ts";
 
 const DAY = 24 * 3_600_000;
 
@@ -315,7 +315,7 @@ test.each(inShare(SPENDING_MUTANTS))("the mistake is found: $what", async (mutan
 
 /** Results of caps where keys replace each other, and clocks were ahead. */
 async function lived(mutant?: Mutant): Promise<unknown[]> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const client = createClient(inject("redisUrl"), 10_000);
   try {
     await client.connect();
@@ -329,7 +329,6 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
     ];
   } finally {
     client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }
 

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import { dueFrom, partitionNames, requestName, taskName } from "../../src/records/names.ts";
 import { createScriptRunner, itemOf } from "../../src/redis/script-runner.ts";
@@ -22,7 +21,8 @@ import {
   UPSTREAM,
 } from "../support/store.ts";
 import { changeRequest } from "../support/stored-requests.ts";
-import { COLLECT_MUTANTS, inShare, plant } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { COLLECT_MUTANTS, inShare } from "./mutants.ts";
 
 // LEASE and COLLECT: what the sweeper asks of the store.
 
@@ -270,7 +270,7 @@ async function collectedEarly({ redis, partition, sweeps }: Stage, { requestId }
 }
 
 test.each(inShare(COLLECT_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const client = createClient(inject("redisUrl"), 10_000);
   try {
     await client.connect();
@@ -282,7 +282,6 @@ test.each(inShare(COLLECT_MUTANTS))("the mistake is found: $what", async (mutant
     expect(await collectedEarly(own, generation)).toEqual({ looked: 1, collected: 1 });
   } finally {
     client.disconnect();
-    await rm(folder, { recursive: true });
   }
 });
 

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { defaultConfig } from "../../src/config/config.ts";
 import { toConfig } from "../../src/config/runtime-config.ts";
@@ -22,7 +21,8 @@ import { createLogger } from "../../src/telemetry/log.ts";
 import { createMetrics } from "../../src/telemetry/metrics.ts";
 import { openConnection, randomId, type TestConnection, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, type Mutant, plant, TIER_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, TIER_MUTANTS } from "./mutants.ts";
 
 /** Keys by tier are those of a whole store: one that no other test writes to. */
 let redis: TestRedis;
@@ -141,11 +141,11 @@ test("a tier that was missing before is no reason to refuse another change", asy
 test.each([
   ["nothing was read yet", undefined, {}],
   ["a primary is away", { keys: {}, unread: 21 }, { unread_partitions: 21 }],
-])("what is not known keeps no configuration back, and is said: %s", async (_, sum, said) => {
+])("what is not known keeps no configuration back, and is said: %s", async (_, sum, warning) => {
   const { use, configWith, config, lines } = givenUse(sum, GOLD);
   await use.look();
   expect(use.refuses(configWith({ standard: {} }), config)).toEqual([]);
-  expect(lines.at(-1)).toMatchObject({ level: "warn", dropped: ["gold"], ...said });
+  expect(lines.at(-1)).toMatchObject({ level: "warn", dropped: ["gold"], ...warning });
 });
 
 test("a gateway that could not read a primary does not replace the sum of one that had read it", async () => {
@@ -193,7 +193,7 @@ test.each(inShare(TIER_MUTANTS))("the mistake is found: $what", async (mutant) =
 
 /** Makes, moves and revokes keys of a partition of its own. @returns its counts */
 async function countsAfterAll(mutant?: Mutant): Promise<Record<string, string>> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const other = await givenRedis();
   try {
     const scripts = createScriptRunner(other.client, folder === undefined ? {} : { folder });
@@ -222,6 +222,5 @@ async function countsAfterAll(mutant?: Mutant): Promise<Record<string, string>> 
     return { ...(await other.client.hgetall(partitionNames(0).tiers)), made: JSON.stringify(made) };
   } finally {
     await other.stop();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }

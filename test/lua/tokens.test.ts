@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { Scope } from "../../src/domain/scopes.ts";
 import { pageAudit } from "../../src/operations/access/audit.ts";
@@ -11,12 +10,12 @@ import {
   type TokenRecord,
 } from "../../src/operations/access/tokens.ts";
 import { tokenNames } from "../../src/records/names.ts";
-import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
 import { revokeToken as revokeTokenScript, token } from "../../src/scripts/tokens.ts";
-import { createClient } from "../support/client.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, type Mutant, plant, TOKEN_MUTANTS } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, type Mutant, TOKEN_MUTANTS } from "./mutants.ts";
 
 // Tokens of the management API: a secret is shown once, and opens what its record says until it ends.
 
@@ -392,21 +391,7 @@ let first: ReturnType<typeof lifeWith> | undefined;
 const sound = () => (first ??= lifeWith());
 
 /** The life of one token, each step twice. @returns what records, lists and audit say of it */
-async function lifeWith(mutant?: Mutant): Promise<unknown> {
-  const folder = mutant && (await plant(mutant));
-  const client = createClient(redis.url, 10_000);
-  try {
-    await client.connect();
-    scriptsOf(client);
-    // Runs the commands of this client again, with the mistake.
-    if (folder !== undefined)
-      Object.assign(scriptsOf(client), createScriptRunner(client, { folder, form: CHECKS_FROZEN }));
-    return await life(oneNode(client));
-  } finally {
-    client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
-  }
-}
+const lifeWith = (mutant?: Mutant): Promise<unknown> => withMutant(redis.url, mutant, life);
 
 async function life(nodes: RedisNodes): Promise<unknown> {
   const { token: secret, record } = await createToken(nodes, { label: "life", scopes: SCOPES }, ANN);

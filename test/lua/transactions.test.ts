@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import type { Redis } from "ioredis";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { trimLedger } from "../../src/archive/trimming.ts";
@@ -7,13 +6,13 @@ import type { LedgerEntry } from "../../src/records/ledger-entries.ts";
 import { kindOf } from "../../src/records/ledger-entries.ts";
 import { META, partitionNames } from "../../src/records/names.ts";
 import { OperatorError } from "../../src/records/operator-error.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
-import { createClient } from "../support/client.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { ENDPOINT, times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { HISTORY_MUTANTS, inShare, plant } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { HISTORY_MUTANTS, inShare } from "./mutants.ts";
 
 // HISTORY, and the pages that operators read with it. Ledgers of one partition each, so the store is a test's own.
 
@@ -234,14 +233,5 @@ test.each(inShare(HISTORY_MUTANTS))("the mistake is found: $what", async (mutant
   };
   await givenAccount();
   const good = await seen(nodes);
-  const folder = await plant(mutant);
-  const client = createClient(server.url, 10_000);
-  try {
-    await client.connect();
-    Object.assign(scriptsOf(client), createScriptRunner(client, { folder }));
-    expect(await seen(oneNode(client))).not.toEqual(good);
-  } finally {
-    client.disconnect();
-    await rm(folder, { recursive: true });
-  }
+  expect(await withMutant(server.url, mutant, seen)).not.toEqual(good);
 });

@@ -1,10 +1,10 @@
-import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { openConnection, type TestConnection } from "../support/store.ts";
-import { plant, TRIM_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { TRIM_MUTANTS } from "./mutants.ts";
 import { manySlices, playRefusals, playTrims, steps } from "./trim-model.ts";
 
 // Trimming a partition concerns all its accounts, so these tests have a store of their own.
@@ -42,7 +42,7 @@ const PLANTED =
 
 // Guarantee: the model is no mere echo of the scripts; a mistake in them shows.
 test.each(PLANTED)("a mistake in trimming shows: $what", { timeout: 60_000 }, async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const reader = await openConnection(server.url);
   try {
     Object.assign(scriptsOf(reader.redis), createScriptRunner(reader.redis, { folder }));
@@ -52,7 +52,6 @@ test.each(PLANTED)("a mistake in trimming shows: $what", { timeout: 60_000 }, as
     expect(mistake).not.toContain("compiling script");
   } finally {
     await reader.close();
-    await rm(folder, { recursive: true });
   }
 });
 

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, beforeEach, expect, inject, test } from "vitest";
 import type { Charge } from "../../src/durability/outbox/outbox-queues.ts";
 import { idempotencyName, type KeyRef, requestName } from "../../src/records/names.ts";
@@ -16,7 +15,8 @@ import {
   taskOf,
 } from "../support/store.ts";
 import { readRequest } from "../support/stored-requests.ts";
-import { inShare, type Mutant, plant, UNMETERED_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, UNMETERED_MUTANTS } from "./mutants.ts";
 
 // Requests that passed while the store was away, and were never admitted: BIND at price 0.
 
@@ -147,7 +147,7 @@ async function repeated(first?: "held" | "bound", own = stage): Promise<string> 
 
 /** Results of an unmetered task of an account with 5 credits, up to an operator's refund; then of a repeat. */
 async function lived(mutant?: Mutant): Promise<unknown[]> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const client = createClient(inject("redisUrl"), 10_000);
   try {
     await client.connect();
@@ -178,6 +178,5 @@ async function lived(mutant?: Mutant): Promise<unknown[]> {
     return [bound, outcome, ended, refund, await repeated("bound", own)];
   } finally {
     client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }

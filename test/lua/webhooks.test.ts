@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { cliActor } from "../../src/records/actor.ts";
 import { readDelivery } from "../../src/records/deliveries.ts";
@@ -32,7 +31,8 @@ import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import { createStage, randomId, type Stage, type TestConnection, times } from "../support/store.ts";
 import { holdToBounds } from "./bounds.ts";
 import { boundOf } from "./headers.ts";
-import { inShare, plant, WEBHOOK_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, WEBHOOK_MUTANTS } from "./mutants.ts";
 
 const DAY_MS = 86_400_000;
 const LEASE_MS = 30_000;
@@ -1015,7 +1015,7 @@ test.each([...GUARANTEES])("%s", async (_, holds) => {
 });
 
 test.each(inShare(WEBHOOK_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
+  const folder = await plantForTest(mutant);
   const client = createClient(server.url, 10_000);
   await client.connect();
   scripts = createScriptRunner(client, { folder });
@@ -1029,6 +1029,5 @@ test.each(inShare(WEBHOOK_MUTANTS))("the mistake is found: $what", async (mutant
     if (isFound) break;
   }
   client.disconnect();
-  await rm(folder, { recursive: true });
   expect(isFound).toBe(true);
 });

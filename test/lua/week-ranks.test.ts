@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { META, partitionNames } from "../../src/records/names.ts";
@@ -8,7 +7,8 @@ import { createClient } from "../support/client.ts";
 import { type GivenEntry, writeEntries } from "../support/ledger-entries.ts";
 import { ENDPOINT } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, type Mutant, plant, WEEK_MUTANTS } from "./mutants.ts";
+import { plantForTest } from "./mutant-client.ts";
+import { inShare, type Mutant, WEEK_MUTANTS } from "./mutants.ts";
 
 // The lists by what was spent in seven days, and by the days that the balance lasts, over many days.
 
@@ -67,7 +67,7 @@ function wanted({ steps, today }: Scene): Lists {
 
 /** Plays the steps, and rolls up at some of them and in the end. @returns the lists, without accounts of which nothing counts */
 async function play({ steps, today, isFound = false }: Scene, mutant?: Mutant): Promise<Lists> {
-  const folder = mutant && (await plant(mutant));
+  const folder = mutant && (await plantForTest(mutant));
   const client = createClient(server.url, 10_000);
   try {
     await client.connect();
@@ -104,7 +104,6 @@ async function play({ steps, today, isFound = false }: Scene, mutant?: Mutant): 
     return { week: Object.fromEntries(week), daysLeft: await read(daysLeft) };
   } finally {
     client.disconnect();
-    if (folder !== undefined) await rm(folder, { recursive: true });
   }
 }
 

@@ -1,4 +1,3 @@
-import { rm } from "node:fs/promises";
 import fc from "fast-check";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { restoreAccounts, restoreKeys, restoreReferences } from "../../src/archive/restoring.ts";
@@ -13,12 +12,12 @@ import { cliActor } from "../../src/records/actor.ts";
 import { LEDGER_START, readLedger } from "../../src/records/ledger-entries.ts";
 import { accountNames, keyNames, META, partitionNames } from "../../src/records/names.ts";
 import { placesOfAccount, placesOfKey, placesOfReference } from "../../src/records/words.ts";
-import { createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
+import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
-import { createClient } from "../support/client.ts";
 import { times } from "../support/store.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
-import { inShare, plant, WORD_MUTANTS } from "./mutants.ts";
+import { withMutant } from "./mutant-client.ts";
+import { inShare, WORD_MUTANTS } from "./mutants.ts";
 
 const PARTITIONS = 2;
 const ACTOR = { by: "test", requestId: "" };
@@ -240,19 +239,11 @@ test("a reference that Redis forgets leaves the index", async () => {
 });
 
 test.each(inShare(WORD_MUTANTS))("the mistake is found: $what", async (mutant) => {
-  const folder = await plant(mutant);
-  const client = createClient(server.url, 10_000);
-  try {
-    await client.connect();
-    Object.assign(scriptsOf(client), createScriptRunner(client, { folder }));
-    const to = oneNode(client);
+  await withMutant(server.url, mutant, async (to) => {
     await givenShops(to);
     await grantCredits(to, "a", 1, "newest", ACTOR);
     const made = (await indexNow()).join() === (await scan()).join();
     await forgetReferences(to);
     expect(made && (await indexNow()).join() === (await scan()).join()).toBe(false);
-  } finally {
-    client.disconnect();
-    await rm(folder, { recursive: true });
-  }
+  });
 });

@@ -1,16 +1,12 @@
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { givenRedis, type TestRedis } from "../support/store-stage.ts";
 import { managing } from "./console-customers.ts";
 import {
-  CUT_OFF,
-  FAINT_TEXT,
+  expectLegible,
   givenOperator,
   hasChromium,
-  NAMELESS,
   type Operator,
   openBrowser,
   TOKEN,
@@ -19,9 +15,6 @@ import {
 const TEXT_TO_VIDEO = "/api/v1/gen2/text-to-video";
 const TODAY = new Date().toISOString().slice(0, 10);
 const MONTH = TODAY.slice(0, 7);
-/** With `CONSOLE_LOOK=DIRECTORY` all pictures are kept there, to be looked at. */
-const LOOK = process.env.CONSOLE_LOOK;
-
 /** The letters in the field that has the focus, one by one. */
 const TYPED_AT_ONCE = `for (const letter of "bolt st") {
   document.activeElement.value += letter;
@@ -46,7 +39,6 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     });
     browser = await openBrowser();
     await givenBusiness();
-    if (LOOK) await mkdir(LOOK, { recursive: true });
   });
   afterAll(async () => {
     await browser?.close();
@@ -217,10 +209,10 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
 
   // Guarantee: each letter costs no read, and an answer to what was typed before is never shown.
   test("the search finds as one types, by keyboard alone, and asks a moment after the last letter", async () => {
-    const asked: string[] = [];
+    const requested: string[] = [];
     page.on(
       "request",
-      (one) => one.url().includes("/search?") && asked.push(new URL(one.url()).searchParams.get("q")!),
+      (one) => one.url().includes("/search?") && requested.push(new URL(one.url()).searchParams.get("q")!),
     );
     await page.keyboard.press("/");
     // At once: on a busy machine the pause passes between keys.
@@ -230,7 +222,7 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
       .getByRole("link", { name: /Bolt Studios/ })
       .first();
     await found.waitFor();
-    expect(asked).toEqual(["bolt st"]);
+    expect(requested).toEqual(["bolt st"]);
     await page.keyboard.press("ArrowDown");
     await page.keyboard.press("Enter");
     await page.getByRole("heading", { name: "Account bolt" }).waitFor();
@@ -245,7 +237,7 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     expect(await page.locator("#found a").count()).toBe(0);
     await page.locator("#find-id").fill("tgm_secret");
     await page.locator("#find-id").fill("");
-    expect(asked).toEqual(["bolt st", "o1"]);
+    expect(requested).toEqual(["bolt st", "o1"]);
   });
 
   test("labels stand beside the ids of keys and accounts", async () => {
@@ -289,14 +281,7 @@ describe.skipIf(!hasChromium)("answers of the console", () => {
     async (width, height, colorScheme) => {
       await page.setViewportSize({ width, height });
       await page.emulateMedia({ colorScheme });
-      const look = async (name: string) => {
-        expect(await page.evaluate("document.documentElement.scrollWidth"), name).toBeLessThanOrEqual(width);
-        if (width < 640) expect(await page.evaluate(CUT_OFF), name).toEqual([]);
-        expect(await page.evaluate<string[]>(FAINT_TEXT), name).toEqual([]);
-        expect(await page.evaluate<string[]>(NAMELESS), name).toEqual([]);
-        const path = `${name.replaceAll(/\W/g, "-")}-${width}-${colorScheme}.png`;
-        if (LOOK) await page.screenshot({ path: join(LOOK, path), fullPage: true });
-      };
+      const look = (name: string) => expectLegible(page, `${name}-${width}-${colorScheme}`);
       for (const place of PLACES) {
         await operator.open(place);
         await look(place);

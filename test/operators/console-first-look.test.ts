@@ -121,12 +121,12 @@ describe.skipIf(!hasChromium)("the console at first sight", () => {
   });
 
   test("a key in the search field is told to be one, and is in no request", async () => {
-    const asked: string[] = [];
-    page.on("request", (one) => asked.push(one.url() + (one.postData() ?? "")));
+    const requested: string[] = [];
+    page.on("request", (one) => requested.push(one.url() + (one.postData() ?? "")));
     await page.keyboard.press("/");
     await page.keyboard.insertText("sk_secret-of-somebody");
     await page.getByText("A key: Enter leads to its page").waitFor();
-    expect(asked.filter((one) => one.includes("secret-of"))).toEqual([]);
+    expect(requested.filter((one) => one.includes("secret-of"))).toEqual([]);
   });
 
   test("price lists say which one is in force, and what a later one changes", async () => {

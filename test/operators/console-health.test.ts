@@ -1,22 +1,16 @@
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { BOAT, TEXT_TO_VIDEO } from "../gateway/spec-stage.ts";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { away, givenRedis, ready, type TestRedis } from "../support/store-stage.ts";
 import {
-  FAINT_TEXT,
+  expectLegibleAnywhere,
   givenOperator,
   hasChromium,
-  NAMELESS,
   type Operator,
   openBrowser,
   TOKEN,
 } from "./console-stage.ts";
-
-/** With `CONSOLE_LOOK=DIRECTORY` pictures of the strip are kept there, wide and narrow, light and dark. */
-const LOOK = process.env.CONSOLE_LOOK;
 
 describe.skipIf(!hasChromium)("what an operator sees when something is away", () => {
   let redis: TestRedis;
@@ -48,24 +42,6 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     await page.getByRole("textbox", { name: "Token" }).fill(token);
     await page.keyboard.press("Enter");
   };
-  /** Legible and in one column's width, in both colours. */
-  async function isLegible(name: string): Promise<void> {
-    for (const [width, colorScheme] of [
-      [1300, "light"],
-      [1300, "dark"],
-      [400, "light"],
-      [400, "dark"],
-    ] as const) {
-      await page.setViewportSize({ width, height: 900 });
-      await page.emulateMedia({ colorScheme });
-      expect(await page.evaluate("document.documentElement.scrollWidth")).toBeLessThanOrEqual(width);
-      expect(await page.evaluate(FAINT_TEXT)).toEqual([]);
-      expect(await page.evaluate(NAMELESS)).toEqual([]);
-      if (LOOK === undefined) continue;
-      await mkdir(LOOK, { recursive: true });
-      await page.screenshot({ path: join(LOOK, `${name}-${width}-${colorScheme}.png`) });
-    }
-  }
 
   // Guarantee: whoever cannot sign in reads why, and what they typed is not lost.
   test("signing in while Redis is away says so, and works with the same token once it is back", async () => {
@@ -83,7 +59,7 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     const error = page.locator("#sign-in-error");
     await expect.poll(() => error.textContent(), { timeout: 40_000 }).toMatch(/Redis.*Nobody was signed in/);
     expect(await page.getByRole("textbox", { name: "Token" }).inputValue()).toBe(token);
-    await isLegible("sign-in-redis-away");
+    await expectLegibleAnywhere(page, "sign-in-redis-away");
     await redis.startAgain();
     await ready(gateway);
     await page.getByRole("button", { name: "Open the console" }).click();
@@ -114,7 +90,7 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     for (const name of ["Gateway", "Redis", "Journal"]) expect(await levelOf(name)).toBe("ok");
     expect(await finding("Archive").textContent()).toMatch(/None is configured/);
     expect(await page.locator("#state").getAttribute("class")).toBe("state good");
-    await isLegible("healthy");
+    await expectLegibleAnywhere(page, "healthy");
   });
 
   // Guarantee: an upstream that is down is not shown as green and ready.
@@ -133,7 +109,7 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     await expect.poll(() => page.locator("#state").textContent()).toMatch(/mend: Upstream/);
     await operator.open("overview");
     await expect.poll(() => levelOf("Upstream")).toBe("fail");
-    await isLegible("upstream-down");
+    await expectLegibleAnywhere(page, "upstream-down");
     gateway.generator.reset();
   });
 
@@ -144,7 +120,7 @@ describe.skipIf(!hasChromium)("what an operator sees when something is away", ()
     await expect.poll(() => levelOf("Redis"), { timeout: 30_000 }).toBe("fail");
     expect(await finding("Redis").textContent()).toMatch(/start it.*tollgate doctor/);
     expect(await finding("Gateway").textContent()).toMatch(/Not ready/);
-    await isLegible("redis-away");
+    await expectLegibleAnywhere(page, "redis-away");
     await redis.startAgain();
     await expect.poll(() => levelOf("Redis"), { timeout: 60_000 }).toBe("ok");
     await page.route("**/manage/v1/**", (route) => route.abort());

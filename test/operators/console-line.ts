@@ -14,7 +14,7 @@ const ICON = /\/icon\.svg/;
 /** An answer's headers, at most. */
 const HEADER_BYTES = 1500;
 
-export interface Asked {
+export interface RecordedRequest {
   url: string;
   sentAt: number;
   /** The page's first script sent it, for which so much of the page is needed. */
@@ -27,14 +27,14 @@ export interface Asked {
 }
 
 /** Requests of the page to the gateway from now on, over a slow line; none that the browser has cached. @param url of the page */
-export async function recorded(session: CDPSession, url: string): Promise<Map<string, Asked>> {
+export async function recorded(session: CDPSession, url: string): Promise<Map<string, RecordedRequest>> {
   const text = await (await fetch(url)).text();
   const first = text.slice(0, text.indexOf("</script>"));
   const [firstBytes, firstLines] = [
     brotliCompressSync(first).length + HEADER_BYTES,
     first.split("\n").length,
   ];
-  const all = new Map<string, Asked>();
+  const all = new Map<string, RecordedRequest>();
   const pace = BYTES_PER_MS * 1000;
   await session.send("Network.enable");
   await session.send("Network.emulateNetworkConditions", {
@@ -71,19 +71,21 @@ export async function recorded(session: CDPSession, url: string): Promise<Map<st
   return all;
 }
 
-export const bytesOf = (asked: readonly Asked[]): number => asked.reduce((sum, { bytes }) => sum + bytes, 0);
+export const bytesOf = (requests: readonly RecordedRequest[]): number =>
+  requests.reduce((sum, { bytes }) => sum + bytes, 0);
 
-export const listed = (name: string, asked: readonly Asked[]): string =>
-  [name, ...asked.map(({ url, sentAt, endedAt, bytes }) => `${url} ${sentAt} to ${endedAt}, ${bytes}`)].join(
-    "\n",
-  );
+export const listed = (name: string, requests: readonly RecordedRequest[]): string =>
+  [
+    name,
+    ...requests.map(({ url, sentAt, endedAt, bytes }) => `${url} ${sentAt} to ${endedAt}, ${bytes}`),
+  ].join("\n");
 
 /** How much of an answer had come at a moment. */
-const hadOf = ({ endedAt, bytes, parts }: Asked, at: number): number =>
+const hadOf = ({ endedAt, bytes, parts }: RecordedRequest, at: number): number =>
   endedAt <= at ? bytes : (parts.findLast((part) => part.at <= at)?.bytes ?? 0);
 
 /** How much of each answer has to come before one is asked for. A machine that is busy runs the first script late, when more has come. */
-const needsOf = ({ sentAt, firstBytes }: Asked, all: readonly Asked[]): number[] =>
+const needsOf = ({ sentAt, firstBytes }: RecordedRequest, all: readonly RecordedRequest[]): number[] =>
   all.map((other, at) =>
     firstBytes === undefined ? hadOf(other, sentAt) : at === 0 ? Math.min(other.bytes, firstBytes) : 0,
   );
@@ -92,11 +94,11 @@ const needsOf = ({ sentAt, firstBytes }: Asked, all: readonly Asked[]): number[]
  * The time that the line takes for it all, without what the machine of the test takes: each request waits for what it needs
  * of the others, then for a connection and for its latency, and all share the line.
  */
-export function msOf(all: readonly Asked[]): number {
-  const asked = all.filter(({ url }) => !ICON.test(url));
-  const replayed = asked.map((one) => ({
+export function msOf(all: readonly RecordedRequest[]): number {
+  const requests = all.filter(({ url }) => !ICON.test(url));
+  const replayed = requests.map((one) => ({
     bytes: one.bytes,
-    needs: needsOf(one, asked),
+    needs: needsOf(one, requests),
     sentMs: Number.POSITIVE_INFINITY,
     come: 0,
   }));
@@ -108,6 +110,6 @@ export function msOf(all: readonly Asked[]): number {
     const coming = replayed.filter(({ sentMs, come, bytes }) => sentMs + LATENCY_MS <= ms && come < bytes);
     for (const one of coming) one.come = Math.min(one.bytes, one.come + BYTES_PER_MS / coming.length);
     if (replayed.every(({ come, bytes }) => come >= bytes)) return ms;
-    if (ms > 60_000) throw new Error(listed("a request waits for ever", asked));
+    if (ms > 60_000) throw new Error(listed("a request waits for ever", requests));
   }
 }

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { WEBHOOK_SECRET_KEY } from "../support/webhook-stage.ts";
 import { givenCustomers, type Stage } from "./console-customers.ts";
-import { type Asked, bytesOf, listed, msOf, recorded } from "./console-line.ts";
+import { bytesOf, listed, msOf, type RecordedRequest, recorded } from "./console-line.ts";
 import { viewScenes } from "./console-scenes.ts";
 import { givenOperator, hasChromium, type Operator, openBrowser, TOKEN } from "./console-stage.ts";
 
@@ -21,7 +21,7 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
   let browser: Browser;
   let stage: Stage;
   let operator: Operator;
-  let asked: Map<string, Asked>;
+  let requests: Map<string, RecordedRequest>;
   let session: CDPSession;
 
   beforeAll(async () => {
@@ -35,7 +35,7 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
     stage = await givenCustomers(gateway);
     operator = await givenOperator(browser, gateway);
     session = await operator.page.context().newCDPSession(operator.page);
-    asked = await recorded(session, `${gateway.adminUrl}/console/`);
+    requests = await recorded(session, `${gateway.adminUrl}/console/`);
   });
   afterAll(async () => {
     await browser?.close();
@@ -43,12 +43,12 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
   });
 
   /** All that was asked for since the last time, once there is nothing more. */
-  async function load(): Promise<Asked[]> {
-    const isThere = () => [...asked.values()].every(({ endedAt }) => endedAt < Number.POSITIVE_INFINITY);
+  async function load(): Promise<RecordedRequest[]> {
+    const isThere = () => [...requests.values()].every(({ endedAt }) => endedAt < Number.POSITIVE_INFINITY);
     await operator.page.waitForLoadState("networkidle");
     await expect.poll(isThere, { timeout: 30_000 }).toBe(true);
-    const all = [...asked.values()];
-    asked.clear();
+    const all = [...requests.values()];
+    requests.clear();
     for (const one of all)
       if (one.url.endsWith("/live?after_ms=0")) one.bytes = Math.max(one.bytes, HISTORY_BYTES);
     return all;
@@ -74,11 +74,11 @@ describe.skipIf(!hasChromium)("what a view of the console loads", () => {
   }, 120_000);
 
   /** The requests of a view that is opened anew. */
-  async function loaded(name: string, place: string, isCold: boolean): Promise<Asked[]> {
+  async function loaded(name: string, place: string, isCold: boolean): Promise<RecordedRequest[]> {
     const { page } = operator;
     await page.goto("about:blank");
     if (isCold) await session.send("Network.clearBrowserCache");
-    asked.clear();
+    requests.clear();
     const begunMs = performance.now();
     await operator.view(place);
     await page.locator("#view-title").waitFor();

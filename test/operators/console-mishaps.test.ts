@@ -255,10 +255,10 @@ describe.skipIf(!hasChromium)("mishaps at the console", () => {
   test("a view that comes while somebody types a search leaves them in the field", async () => {
     const { accountId } = await gateway.givenKey();
     await operator.signIn("accounts");
-    const asked = Promise.withResolvers<() => Promise<void>>();
-    await page.route("**/top-keys", (route) => asked.resolve(() => route.continue()));
+    const heldRequest = Promise.withResolvers<() => Promise<void>>();
+    await page.route("**/top-keys", (route) => heldRequest.resolve(() => route.continue()));
     await operator.view("keys");
-    const answer = await asked.promise;
+    const answer = await heldRequest.promise;
     await page.keyboard.press("/");
     await page.keyboard.type(accountId.slice(0, 6));
     await answer();

@@ -15,6 +15,7 @@ import {
   FAINT_TEXT,
   givenOperator,
   hasChromium,
+  LOOK,
   NAMELESS,
   type Operator,
   openBrowser,
@@ -24,9 +25,6 @@ import {
 
 /** With `CONSOLE_PICTURES=docs/images` the pictures of the documentation are made anew. */
 const KEPT = process.env.CONSOLE_PICTURES;
-/** With `CONSOLE_LOOK=DIRECTORY` all pictures are kept there, to be looked at. */
-const LOOK = process.env.CONSOLE_LOOK;
-
 const WEBHOOKS = { secretKey: WEBHOOK_SECRET_KEY, allowNetworks: ["127.0.0.0/8"], retriesMs: [] };
 
 describe.skipIf(!hasChromium)("pictures of the console", () => {

@@ -1,5 +1,6 @@
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { expect } from "vitest";
 import type { TestGateway } from "../support/gateway.ts";
@@ -99,6 +100,37 @@ export async function axeFindings(page: Page): Promise<string[]> {
   return page.evaluate<string[]>(
     `axe.run().then(({ violations }) => violations.map((one) => one.id + " " + one.nodes.map((node) => node.html.slice(0, 200)).join(" | ")))`,
   );
+}
+
+/** With `CONSOLE_LOOK=DIRECTORY` pictures of what is looked at are kept there. */
+export const LOOK = process.env.CONSOLE_LOOK;
+
+/** The current view fits the window, can be read and has named controls. @param name of the picture */
+export async function expectLegible(page: Page, name: string): Promise<void> {
+  const { width } = page.viewportSize()!;
+  expect(await page.evaluate("document.documentElement.scrollWidth"), name).toBeLessThanOrEqual(width);
+  if (width < 640) expect(await page.evaluate(CUT_OFF), name).toEqual([]);
+  expect(await page.evaluate<string[]>(FAINT_TEXT), name).toEqual([]);
+  expect(await page.evaluate<string[]>(NAMELESS), name).toEqual([]);
+  expect(await axeFindings(page), name).toEqual([]);
+  if (LOOK === undefined) return;
+  await mkdir(LOOK, { recursive: true });
+  const isDialog = (await page.getByRole("dialog").count()) > 0;
+  await page.screenshot({ path: join(LOOK, `${name.replaceAll(/\W/g, "-")}.png`), fullPage: !isDialog });
+}
+
+/** Checks `expectLegible` wide and on a phone, light and dark; leaves the page wide and light. */
+export async function expectLegibleAnywhere(page: Page, name: string): Promise<void> {
+  for (const [width, colorScheme] of [
+    [390, "dark"],
+    [390, "light"],
+    [1280, "dark"],
+    [1280, "light"],
+  ] as const) {
+    await page.setViewportSize({ width, height: 900 });
+    await page.emulateMedia({ colorScheme });
+    await expectLegible(page, `${name}-${width}-${colorScheme}`);
+  }
 }
 
 /** Texts whose contrast with what is behind them is below 4.5 to 1 (WCAG 2.2, 1.4.3), told with their ratio. */

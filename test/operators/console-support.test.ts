@@ -1,26 +1,19 @@
-import { mkdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { readFile } from "node:fs/promises";
 import type { Browser, Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { BOAT, TEXT_TO_VIDEO } from "../gateway/spec-stage.ts";
 import { givenGateway, type TestGateway, until } from "../support/gateway.ts";
 import { managing } from "./console-customers.ts";
 import {
-  axeFindings,
-  CUT_OFF,
-  FAINT_TEXT,
+  expectLegibleAnywhere,
   givenOperator,
   hasChromium,
-  NAMELESS,
   type Operator,
   openBrowser,
   TOKEN,
 } from "./console-stage.ts";
 
 // Guarantee: what support and finance ask is answered in two clicks from the page of what they were given.
-
-/** With `CONSOLE_LOOK=DIRECTORY` pictures are kept there, wide and narrow, light and dark. */
-const LOOK = process.env.CONSOLE_LOOK;
 
 /** A busy machine takes its time. */
 const polled = <Value>(read: () => Promise<Value>) => expect.poll(read, { timeout: 20_000 });
@@ -71,27 +64,6 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await page.getByRole("searchbox", { name: "Search" }).fill(q);
     await page.keyboard.press("Enter");
   }
-  /** Legible, named and within the window, wide and on a phone, light and dark. */
-  async function look(name: string): Promise<void> {
-    for (const width of [1280, 390]) {
-      for (const colorScheme of ["light", "dark"] as const) {
-        await page.setViewportSize({ width, height: 900 });
-        await page.emulateMedia({ colorScheme });
-        expect(await page.evaluate("document.documentElement.scrollWidth"), name).toBeLessThanOrEqual(width);
-        if (width === 390) expect(await page.evaluate(CUT_OFF), name).toEqual([]);
-        expect(await page.evaluate<string[]>(FAINT_TEXT), name).toEqual([]);
-        expect(await page.evaluate<string[]>(NAMELESS), name).toEqual([]);
-        if (LOOK) {
-          await mkdir(LOOK, { recursive: true });
-          const path = join(LOOK, `answer-${name}-${width}-${colorScheme}.png`);
-          await page.screenshot({ path, fullPage: !(await dialog().count()) });
-        }
-        expect(await axeFindings(page), `${name} ${width} ${colorScheme}`).toEqual([]);
-      }
-    }
-    await page.setViewportSize({ width: 1280, height: 900 });
-    await page.emulateMedia({ colorScheme: "light" });
-  }
   async function givenEnd(key: string, failRatio: number): Promise<string> {
     gateway.generator.behave({ durationMs: 0, failRatio });
     const { task_id: id } = (await generate(key)).body.data;
@@ -134,7 +106,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await search(keyId);
     await rows.nth(49).waitFor();
     expect(await rows.count()).toBe(50);
-    await look("key-refusals");
+    await expectLegibleAnywhere(page, "answer-key-refusals");
     await follow("Next page");
     await polled(() => rows.count()).toBe(3);
     expect(clicks).toBe(1);
@@ -181,7 +153,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     expect(await answer.textContent()).toMatch(
       /^Your video of 2\d{3}-.* UTC \(.+\) failed: .+\.\nIts 10 credits went back to your balance at .* UTC: it cost you nothing\.$/,
     );
-    await look("task-failed");
+    await expectLegibleAnywhere(page, "answer-task-failed");
     expect(clicks).toBe(0);
     await press("Copy");
     await page.getByText(/^(Copied\.|It is selected: copy it with Ctrl\+C\.)$/).waitFor();
@@ -192,7 +164,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
       /The console refunded 10 credits: the video was black \(reference ticket 7\)/,
     );
     expect(await answer.textContent()).toMatch(/was completed at .*\nIts 10 credits went back/);
-    await look("task-refunded");
+    await expectLegibleAnywhere(page, "answer-task-refunded");
     await operator.open(`account/${accountId}`);
     clicks = 0;
     await follow("Tasks");
@@ -235,7 +207,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
       "Took away 50 credits: granted twice (reference ticket 13)",
       "Granted 500 credits as goodwill (reference ticket 12)",
     ]);
-    await look("audit-person");
+    await expectLegibleAnywhere(page, "answer-audit-person");
     await page.getByLabel("Action", { exact: true }).selectOption("credits.grant");
     await polled(() => rows.count()).toBe(1);
     await page.getByLabel("to", { exact: true }).fill("2026-01-01");
@@ -255,7 +227,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await dialog().getByLabel("Credits", { exact: true }).fill("30");
     await page.getByText("Balance 100 → 70 credits (−30).").waitFor();
     await dialog().getByLabel("Reason").fill("charged back");
-    await look("undo");
+    await expectLegibleAnywhere(page, "answer-undo");
     // The answer is lost, and it is pressed again.
     await page.route("**/reversals", async (route) => {
       await route.fetch();
@@ -270,7 +242,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     const rows = page.getByRole("table", { name: "Transactions (UTC)" }).locator("tbody tr");
     await rows.filter({ hasText: "net 70: 30 taken back" }).waitFor();
     await rows.filter({ hasText: "charged back" }).getByRole("link", { name: "invoice 1" }).waitFor();
-    await look("transactions-undone");
+    await expectLegibleAnywhere(page, "answer-transactions-undone");
     expect(await operator.tile("Balance")).toBe("70");
 
     // Somebody spends the rest meanwhile.
@@ -286,7 +258,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await press("Cancel");
     await press("Undo …");
     await dialog().getByText("Nothing is left to take back: the account can spend 0.").waitFor();
-    await look("undo-nothing-left");
+    await expectLegibleAnywhere(page, "answer-undo-nothing-left");
     await press("Cancel");
     await manage("POST", `accounts/${accountId}/adjustments`, {
       amount: 70,
@@ -327,13 +299,13 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
         { timeout: 20_000, interval: 500 },
       )
       .toBe(true);
-    await look("key-leaked");
+    await expectLegibleAnywhere(page, "answer-key-leaked");
     await press("It leaked: replace it now …");
-    await look("replace-key");
+    await expectLegibleAnywhere(page, "answer-replace-key");
     await press("Replace it");
     expect(clicks).toBe(2);
     const next = (await page.getByLabel("The new key", { exact: true }).last().textContent()) ?? "";
-    await look("key-replaced");
+    await expectLegibleAnywhere(page, "answer-key-replaced");
     await press("I have it");
     expect((await gateway.request("GET", "/api/v1/credits", { key })).status).toBe(401);
     expect((await gateway.request("GET", "/api/v1/credits", { key: next })).status).toBe(200);
@@ -343,7 +315,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     await dialog().getByLabel("The key").fill("key_not-a-secret");
     await press("Find it");
     await dialog().getByText("The key must begin with sk_.").waitFor();
-    await look("leaked-key");
+    await expectLegibleAnywhere(page, "answer-leaked-key");
     await dialog().getByLabel("The key").fill(`${key}x`);
     await press("Find it");
     await dialog().getByText("This key is not known").waitFor();
@@ -371,16 +343,16 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     expect(clicks).toBe(1);
     const rows = page.getByRole("table", { name: "What happened (UTC)" }).locator("tbody tr");
     await rows.first().waitFor();
-    const said = await rows.locator("td.wide").allTextContents();
-    expect(said.slice(0, 5)).toEqual([
+    const sentences = await rows.locator("td.wide").allTextContents();
+    expect(sentences.slice(0, 5)).toEqual([
       "The console ended a key for good",
       "The console suspended the account",
       "10 credits refunded: the task failed",
       "10 credits charged for gen2/text-to-video",
       "The console changed the account: rate_limit: 50",
     ]);
-    expect(said.at(-1)).toMatch(/created a key|granted 100 credits/);
-    await look("timeline");
+    expect(sentences.at(-1)).toMatch(/created a key|granted 100 credits/);
+    await expectLegibleAnywhere(page, "answer-timeline");
     await page.getByLabel("Charges").selectOption("without");
     await polled(() => rows.filter({ hasText: "charged for" }).count()).toBe(0);
     await rows.filter({ hasText: "refunded" }).getByRole("link", { name: failed }).click();
@@ -411,7 +383,7 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
     expect(await ticked()).not.toContain("credits:write");
     await dialog().getByLabel("usage:read").uncheck();
     await dialog().getByLabel("Label", { exact: true }).fill("night shift");
-    await look("token-presets");
+    await expectLegibleAnywhere(page, "answer-token-presets");
     await press("Create it");
     await press("I have it");
     const made = (await manage("GET", "tokens")).data[0].scopes;
@@ -443,11 +415,11 @@ describe.skipIf(!hasChromium)("questions that the console answers", () => {
       .getByRole("table", { name: "Checks that found something" })
       .getByRole("row", { name: /^persistence mend/ });
     await row.waitFor();
-    await look("overview-checks");
+    await expectLegibleAnywhere(page, "answer-overview-checks");
     await row.getByRole("link", { name: "what to do" }).click();
     await page.getByRole("heading", { name: "TollgateRedisNotPersistent" }).waitFor();
     await page.locator(".runbook", { hasText: "Means" }).waitFor();
-    await look("runbook");
+    await expectLegibleAnywhere(page, "answer-runbook");
     await page.unroute("**/manage/v1/health");
     const { checks } = await manage("GET", "health");
     for (const { runbook } of checks) {

@@ -1,5 +1,3 @@
-import { mkdir } from "node:fs/promises";
-import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { Webhook } from "standardwebhooks";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
@@ -9,16 +7,12 @@ import { givenGateway, type TestGateway } from "../support/gateway.ts";
 import { answer, givenReceiver, givenWebhookStage, type Receiver } from "../support/webhook-stage.ts";
 import {
   CUT_OFF,
-  FAINT_TEXT,
+  expectLegibleAnywhere,
   givenOperator,
   hasChromium,
-  NAMELESS,
   type Operator,
   openBrowser,
 } from "./console-stage.ts";
-
-/** With `CONSOLE_LOOK=DIRECTORY` pictures of the views are kept there. */
-const LOOK = process.env.CONSOLE_LOOK;
 
 describe.skipIf(!hasChromium)("webhooks in the console", () => {
   let gateway: TestGateway;
@@ -194,16 +188,17 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
     await givenEndpoint(accountId);
     const place = page.url().split("#")[1]!;
     for (const view of [place, `account/${accountId}/webhooks`]) {
-      const asked: string[] = [];
-      const note = (request: { url(): string }): void => void asked.push(request.url());
+      const requested: string[] = [];
+      const note = (request: { url(): string }): void => void requested.push(request.url());
       page.on("request", note);
       await operator.open("accounts");
-      asked.length = 0;
+      requested.length = 0;
       await operator.open(view);
       page.off("request", note);
-      expect(asked.filter((url) => url.includes("/manage/")).length, asked.join("\n")).toBeLessThanOrEqual(
-        10,
-      );
+      expect(
+        requested.filter((url) => url.includes("/manage/")).length,
+        requested.join("\n"),
+      ).toBeLessThanOrEqual(10);
     }
     const made = await fetch(`${gateway.adminUrl}/manage/v1/tokens`, {
       method: "POST",
@@ -230,24 +225,8 @@ describe.skipIf(!hasChromium)("webhooks in the console", () => {
       ["webhook", endpoint],
     ] as const) {
       await operator.open(view);
-      for (const [width, colorScheme] of [
-        [1300, "light"],
-        [1300, "dark"],
-        [400, "light"],
-        [400, "dark"],
-      ] as const) {
-        await page.setViewportSize({ width, height: 900 });
-        await page.emulateMedia({ colorScheme });
-        const at = `${name}, ${width}, ${colorScheme}`;
-        expect(await page.evaluate("document.documentElement.scrollWidth"), at).toBeLessThanOrEqual(width);
-        expect(await page.evaluate(FAINT_TEXT), at).toEqual([]);
-        expect(await page.evaluate(NAMELESS), at).toEqual([]);
-        expect(await page.evaluate(CUT_OFF), at).toEqual([]);
-        if (LOOK === undefined) continue;
-        await mkdir(LOOK, { recursive: true });
-        await page.screenshot({ path: join(LOOK, `${name}-${width}-${colorScheme}.png`), fullPage: true });
-      }
-      await page.setViewportSize({ width: 1300, height: 900 });
+      await expectLegibleAnywhere(page, name);
+      expect(await page.evaluate(CUT_OFF), name).toEqual([]);
     }
   });
 });

@@ -296,12 +296,12 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("while a view is read, nothing of the one before can be pressed", async () => {
     const { accountId, keyId } = await gateway.givenKey();
     await operator.signIn(`account/${accountId}`);
-    const asked = Promise.withResolvers<() => Promise<void>>();
+    const heldRequest = Promise.withResolvers<() => Promise<void>>();
     await page.route(`**/manage/v1/accounts/${accountId}/keys/${keyId}`, (route) =>
-      asked.resolve(() => route.continue()),
+      heldRequest.resolve(() => route.continue()),
     );
     await page.getByRole("link", { name: keyId }).click();
-    const answer = await asked.promise;
+    const answer = await heldRequest.promise;
     const place = await page.getByRole("button", { name: "Edit …", exact: true }).boundingBox();
     await page.mouse.click(place!.x + 5, place!.y + 5);
     expect(await dialog().count()).toBe(0);
@@ -654,12 +654,12 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("a question is not asked where its view was left while it was read", async () => {
     const [left, { accountId }] = [await gateway.givenKey({ credits: 7 }), await gateway.givenKey()];
     await operator.signIn(`account/${left.accountId}`);
-    const asked = Promise.withResolvers<() => Promise<void>>();
+    const heldRequest = Promise.withResolvers<() => Promise<void>>();
     await page.route(`**/manage/v1/accounts/${left.accountId}`, (route) =>
-      asked.resolve(() => route.continue()),
+      heldRequest.resolve(() => route.continue()),
     );
     await press("Grant credits …");
-    const answer = await asked.promise;
+    const answer = await heldRequest.promise;
     await operator.open(`account/${accountId}`);
     await Promise.all([page.waitForResponse(`**/manage/v1/accounts/${left.accountId}`), answer()]);
     await page.evaluate("new Promise((done) => setTimeout(done, 100))");
@@ -690,19 +690,19 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("a file of transactions has what the filter let through when it was asked for, whatever is looked at meanwhile", async () => {
     const { accountId } = await gateway.givenKey({ credits: 10 });
     await operator.signIn(`account/${accountId}/transactions?kind=purchase`);
-    const asked: string[] = [];
+    const requested: string[] = [];
     const left = Promise.withResolvers<void>();
     await page.route("**/transactions?*limit=100*", async (route) => {
-      asked.push(new URL(route.request().url()).searchParams.get("kind") ?? "");
+      requested.push(new URL(route.request().url()).searchParams.get("kind") ?? "");
       await left.promise;
-      const body = JSON.stringify({ data: [], next_cursor: asked.length === 1 ? "more" : null });
+      const body = JSON.stringify({ data: [], next_cursor: requested.length === 1 ? "more" : null });
       await route.fulfill({ status: 200, contentType: "application/json", body });
     });
     await press("Download CSV");
-    await expect.poll(() => asked.length).toBe(1);
+    await expect.poll(() => requested.length).toBe(1);
     await operator.open("accounts");
     left.resolve();
-    await expect.poll(() => asked).toEqual(["purchase", "purchase"]);
+    await expect.poll(() => requested).toEqual(["purchase", "purchase"]);
   });
 
   test("markup in what operators and customers name is text", async () => {
@@ -941,11 +941,11 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
 
     await press("Sign out");
     const both = await givenToken(["audit:read"], [one.accountId, two.accountId]);
-    const asked: string[] = [];
-    page.on("request", (request) => asked.push(request.url()));
+    const requested: string[] = [];
+    page.on("request", (request) => requested.push(request.url()));
     await operator.signIn("audit", both.token);
     await page.getByText("This token is for some accounts: choose one of them.").waitFor();
-    expect(asked.filter((url) => url.includes("/manage/v1/audit"))).toEqual([]);
+    expect(requested.filter((url) => url.includes("/manage/v1/audit"))).toEqual([]);
     await page.getByLabel("Account", { exact: true }).selectOption(two.accountId);
     await rows.filter({ hasText: two.accountId }).first().waitFor();
     await fitsPhone();
@@ -1006,8 +1006,8 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
   test("a secret that is searched for stands in no address", async () => {
     const { key, keyId, accountId } = await gateway.givenKey();
     await operator.signIn();
-    const [visited, asked]: [string[], string[]] = [[], []];
-    page.on("request", (request) => asked.push(request.url()));
+    const [visited, requested]: [string[], string[]] = [[], []];
+    page.on("request", (request) => requested.push(request.url()));
     page.on("framenavigated", (frame) => visited.push(frame.url()));
     const field = page.getByRole("searchbox", { name: "Search" });
     const { token } = await givenToken(["usage:read"]);
@@ -1030,7 +1030,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
     await page.getByRole("button", { name: "Show", exact: true }).click();
     await page.getByText("This is a secret and has no place here.").waitFor();
     expect(visited.join()).not.toMatch(/sk_|tgm_/);
-    expect(asked.join()).not.toMatch(/sk_|tgm_/);
+    expect(requested.join()).not.toMatch(/sk_|tgm_/);
     // A link may have one.
     await operator.view(`search?q=${key}`);
     await page.locator("#view").getByText("This is a secret and has no place here.").waitFor();
@@ -1098,13 +1098,13 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
       site.close();
       site.closeAllConnections();
     });
-    const asked = new Set<string>();
+    const requested = new Set<string>();
     const answers: { requestId: string; statusCode: number }[] = [];
     await page.goto(`http://127.0.0.1:${(site.address() as AddressInfo).port}/`);
     const network = await page.context().newCDPSession(page);
     await network.send("Network.enable");
     network.on("Network.requestWillBeSent", ({ requestId, request }) => {
-      if (request.url.startsWith(gateway.adminUrl)) asked.add(requestId);
+      if (request.url.startsWith(gateway.adminUrl)) requested.add(requestId);
     });
     network.on("Network.responseReceivedExtraInfo", (answer) => answers.push(answer));
     await page.evaluate(async (admin) => {
@@ -1114,7 +1114,7 @@ describe.skipIf(!hasChromium)("the console in a browser", () => {
       await fetch(`${admin}/manage/v1/accounts`, post).catch(() => undefined);
     }, gateway.adminUrl);
     const statuses = () =>
-      answers.filter(({ requestId }) => asked.has(requestId)).map((one) => one.statusCode);
+      answers.filter(({ requestId }) => requested.has(requestId)).map((one) => one.statusCode);
     await expect.poll(statuses, { timeout: 30_000 }).toEqual([403, 403]);
   });
 });

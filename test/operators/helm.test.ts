@@ -77,7 +77,7 @@ test("the chart renders objects with the fields of their kinds, and no other", a
 
 // As a person would with `helm template | kubeconform`; neither is a package of the registries that the tests use.
 test.runIf(SCHEMAS)("kubeconform takes what it renders, and not a field that it misspells", async () => {
-  const said = async (values: object, change?: readonly [from: string, to: string]) => {
+  const validation = async (values: object, change?: readonly [from: string, to: string]) => {
     const { file } = await rendered(values);
     if (change) await writeFile(file, (await readFile(file, "utf8")).replace(...change));
     const flags = ["-strict", "-summary", "-output", "json", "-schema-location", SCHEMAS!];
@@ -85,9 +85,9 @@ test.runIf(SCHEMAS)("kubeconform takes what it renders, and not a field that it 
     return JSON.parse(stdout).summary;
   };
   const nothingElse = { invalid: 0, errors: 0, skipped: 0 };
-  expect(await said({})).toEqual({ valid: 6, ...nothingElse });
-  expect(await said(EVERYTHING)).toEqual({ valid: 9, ...nothingElse });
-  const misspelled = await said(EVERYTHING, ["podMetricsEndpoints:", "podMetricEndpoints:"]);
+  expect(await validation({})).toEqual({ valid: 6, ...nothingElse });
+  expect(await validation(EVERYTHING)).toEqual({ valid: 9, ...nothingElse });
+  const misspelled = await validation(EVERYTHING, ["podMetricsEndpoints:", "podMetricEndpoints:"]);
   expect(misspelled).toEqual({ ...nothingElse, valid: 8, invalid: 1 });
 });
 

@@ -35,7 +35,7 @@ beforeAll(async () => {
 afterAll(() => rm(dir, { recursive: true, force: true }));
 
 /** Output of a program, and if it succeeded. */
-async function said(program: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> {
+async function outputOf(program: string, args: readonly string[]): Promise<{ ok: boolean; text: string }> {
   return run(program, args, { cwd: dir }).then(
     ({ stdout, stderr }) => ({ ok: true, text: stdout + stderr }),
     (error: { stdout: string; stderr: string }) => ({ ok: false, text: error.stdout + error.stderr }),
@@ -61,7 +61,7 @@ describe.each(["compose.yaml", "deploy/compose/sentinel.yaml", "deploy/compose/c
   (file) => {
     const lint = async (change?: readonly [string, string]) => {
       await writeFile(join(dir, ".dclintrc.json"), JSON.stringify({ rules: COMPOSE_RULES }));
-      return said(tool("dclint"), ["--quiet", await copyOf(file, change)]);
+      return outputOf(tool("dclint"), ["--quiet", await copyOf(file, change)]);
     };
 
     test("is what the Compose Specification's schema allows", async () => {
@@ -77,7 +77,7 @@ describe.each(["compose.yaml", "deploy/compose/sentinel.yaml", "deploy/compose/c
 
 describe("the Dockerfile", () => {
   const lint = async (change?: readonly [string, string]) =>
-    said(tool("dockerfile-utils"), ["lint", await copyOf("Dockerfile", change)]);
+    outputOf(tool("dockerfile-utils"), ["lint", await copyOf("Dockerfile", change)]);
 
   test("is what a Dockerfile parser understands, without a warning", async () => {
     expect(await lint()).toEqual({ ok: true, text: "" });
@@ -97,7 +97,7 @@ describe.skipIf(!isInstalled(SYSTEMD_ANALYZE, "systemd"))("the systemd units", (
     const source = await readFile(await copyOf(`deploy/systemd/${name}`, change), "utf8");
     // It looks whether the program is there, which on this machine may be elsewhere.
     await writeFile(unit, source.replace("/usr/bin/node", process.execPath));
-    return said(SYSTEMD_ANALYZE, ["verify", "--man=no", unit]);
+    return outputOf(SYSTEMD_ANALYZE, ["verify", "--man=no", unit]);
   };
 
   test.each(["tollgate.service", "tollgate-redis@.service"])(

@@ -245,9 +245,9 @@ for (const proxy of PROXIES) {
     test("gateways killed under load leave an envelope for each request, and none is sent twice", async () => {
       const stage = await givenProxy(proxy, { gateways: 2 });
       const replies: Reply[] = [];
-      let asked = 0;
+      let generated = 0;
       const generations = load(8, async () => {
-        asked++;
+        generated++;
         replies.push(await stage.generate("[sandbox: delay=100ms]"));
       });
       const failures = () => replies.filter(({ status }) => status !== 200);
@@ -267,7 +267,7 @@ for (const proxy of PROXIES) {
           else expect(failure.headers.get("x-should-retry")).toBe("false");
         }
         const of = (status: number) => replies.filter((reply) => reply.status === status).length;
-        expect(of(200) + of(502) + of(503)).toBe(asked);
+        expect(of(200) + of(502) + of(503)).toBe(generated);
         expect(stage.made()).toBeLessThanOrEqual(of(200) + of(502));
         // All clients had one under way at one gateway or the other; a resent one would be a second video.
         expect(stage.made()).toBeLessThanOrEqual(of(200) + 16);

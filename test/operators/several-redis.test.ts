@@ -101,8 +101,8 @@ test.each(["sentinel", "cluster"] as const)(
     );
     const after = await redis.primaries();
     expect(after).toHaveLength(before.length);
-    const said = gateway.logs().map(({ msg }) => msg);
-    expect(said).toContain("the primaries of the store were found");
+    const messages = gateway.logs().map(({ msg }) => msg);
+    expect(messages).toContain("the primaries of the store were found");
 
     await until(
       async () =>

@@ -13,15 +13,15 @@ const PAGE = join(import.meta.dirname, "../../docs/upstreams.md");
 
 /** An upstream that gives its files to whoever has its credential. */
 async function givenFiles() {
-  const asked: unknown[] = [];
+  const requests: unknown[] = [];
   const server = createServer(({ method, url, headers }, response) => {
-    asked.push([method, url, headers.authorization]);
+    requests.push([method, url, headers.authorization]);
     response.end("a video");
   });
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => void server.close());
-  return { url: `http://localhost:${(server.address() as AddressInfo).port}`, asked };
+  return { url: `http://localhost:${(server.address() as AddressInfo).port}`, requests };
 }
 
 // Guarantee: with docs/upstreams.md as it stands there, a customer opens the video that it has paid for.
@@ -50,6 +50,6 @@ test.skipIf(!isInstalled(NGINX, "nginx"))(
     expect([video.status, await video.text()]).toEqual([200, "a video"]);
     expect((await open("/videos/video_Ab-1", "DELETE")).status).toBe(403);
     expect((await open("/videos/video_Ab-1/x")).ok).toBe(false);
-    expect(files.asked).toEqual([["GET", "/v1/videos/video_Ab-1/content", "Bearer YOUR_KEY"]]);
+    expect(files.requests).toEqual([["GET", "/v1/videos/video_Ab-1/content", "Bearer YOUR_KEY"]]);
   },
 );

@@ -13,14 +13,14 @@ export type Zone = Record<string, readonly (readonly string[])[]>;
  * @returns its address for `Resolver.setServers`, and how often it was asked for the IPv4 addresses of a name
  */
 export async function givenDns(zone: Zone) {
-  const asked = new Map<string, number>();
+  const queries = new Map<string, number>();
   const server = createSocket("udp4");
   server.on("message", (query, { port, address }) => {
     const { name, type, end } = questionOf(query);
     const answers = zone[name];
     // Each lookup asks for A and AAAA: both get the same turn.
-    const turn = type === TYPE_A ? (asked.get(name) ?? 0) : Math.max(0, (asked.get(name) ?? 1) - 1);
-    if (type === TYPE_A) asked.set(name, turn + 1);
+    const turn = type === TYPE_A ? (queries.get(name) ?? 0) : Math.max(0, (queries.get(name) ?? 1) - 1);
+    if (type === TYPE_A) queries.set(name, turn + 1);
     const all = answers?.[Math.min(turn, answers.length - 1)];
     const wanted = all?.filter((each) => each.includes(":") === (type === TYPE_AAAA)) ?? [];
     server.send(answerTo(query.subarray(0, end), wanted, all === undefined), port, address);
@@ -28,7 +28,7 @@ export async function givenDns(zone: Zone) {
   server.bind(0, "127.0.0.1");
   await once(server, "listening");
   onTestFinished(() => void server.close());
-  return { address: `127.0.0.1:${server.address().port}`, asked: (name: string) => asked.get(name) ?? 0 };
+  return { address: `127.0.0.1:${server.address().port}`, queries: (name: string) => queries.get(name) ?? 0 };
 }
 
 function questionOf(query: Buffer): { name: string; type: number; end: number } {

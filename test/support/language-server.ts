@@ -45,7 +45,7 @@ function onMessages(stream: Readable, take: (message: Message) => void): void {
 export async function startLanguageServer() {
   const child = spawn(process.execPath, [SERVER, "--stdio"], { stdio: ["pipe", "pipe", "inherit"] });
   const waiting = new Map<number, PromiseWithResolvers<unknown>>();
-  const published = new Map<string, { diagnostics: Diagnostic[]; told?: () => void }>();
+  const published = new Map<string, { diagnostics: Diagnostic[]; firstDiagnosed?: () => void }>();
   let ids = 0;
 
   const send = (message: object): void => {
@@ -68,9 +68,9 @@ export async function startLanguageServer() {
       send({ id: message.id, result: null });
     } else if (message.method === "textDocument/publishDiagnostics") {
       const { uri, diagnostics } = message.params as { uri: string; diagnostics: Diagnostic[] };
-      const { told } = published.get(uri) ?? {};
+      const { firstDiagnosed } = published.get(uri) ?? {};
       published.set(uri, { diagnostics });
-      told?.();
+      firstDiagnosed?.();
     }
   }
 
@@ -91,10 +91,12 @@ export async function startLanguageServer() {
      */
     async open(file: string, text: string) {
       const uri = pathToFileURL(resolve(dirname(file), `${++ids}-${basename(file)}`)).href;
-      const told = new Promise<void>((done) => published.set(uri, { diagnostics: [], told: done }));
+      const firstDiagnosed = new Promise<void>((done) =>
+        published.set(uri, { diagnostics: [], firstDiagnosed: done }),
+      );
       const textDocument = { uri, languageId: "yaml", version: ++ids, text };
       send({ method: "textDocument/didOpen", params: { textDocument } });
-      await told;
+      await firstDiagnosed;
       const at = (line: number, character: number) => ({
         textDocument: { uri },
         position: { line, character },

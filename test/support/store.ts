@@ -1,10 +1,10 @@
 import { randomBytes, randomInt } from "node:crypto";
 import { inject } from "vitest";
 import type { Limits, Tiers } from "../../src/domain/limits.ts";
-import { createTaskIds } from "../../src/durability/claims.ts";
 import { createSettlements, type SettlementOptions } from "../../src/durability/deferred-settlements.ts";
 import type { Settlement } from "../../src/durability/outbox/outbox-queues.ts";
 import { createSettlementCounts } from "../../src/durability/settlement-results.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import { cliActor } from "../../src/records/actor.ts";
 import type { GrantKind } from "../../src/records/ledger-entries.ts";
 import { type KeyRef, keyRef, partitionNames, requestName } from "../../src/records/names.ts";

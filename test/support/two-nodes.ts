@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Redis } from "ioredis";
 import { expect } from "vitest";
-import { createTaskIds } from "../../src/durability/claims.ts";
+import { createTaskIds } from "../../src/durability/task-ids.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { keyRef, META, partitionNames, partitionOf } from "../../src/records/names.ts";
 import { itemOf, scriptsOf } from "../../src/redis/script-runner.ts";

@@ -4,7 +4,7 @@ import { hostRule, proxyRangeRule } from "../setting-rules.ts";
 import { duration, integer, ruled, section, text, toProgram } from "../setting-types.ts";
 import type { TlsMaterial } from "../tls.ts";
 
-const port = (initial: number, description: string) => integer(initial, 0, 65_535, description);
+const port = (initial: number) => integer(initial, 0, 65_535, "Port to listen on; 0 picks a free one.");
 
 /** `auto` is derived from memory and open files (process-bounds.ts). */
 const bound = (least: number, most: number, description: string) =>
@@ -43,7 +43,7 @@ const tls = Type.Optional(
 
 export const serverSchema = section("The public listener.", {
   host: text("0.0.0.0", hostRule, "Address to listen on."),
-  port: port(8080, "Port to listen on; 0 picks a free one."),
+  port: port(8080),
   workers: Type.Union(
     [
       Type.Integer({ minimum: 1, maximum: 64, "x-expects": "a whole number from 1 to 64, or auto" }),
@@ -126,7 +126,7 @@ export const adminSchema = section(
   "The admin listener: livez, readyz, metrics. Keep it off the public network.",
   {
     host: text("127.0.0.1", hostRule, "Address to listen on."),
-    port: port(9090, "Port to listen on; 0 picks a free one."),
+    port: port(9090),
     hosts: Type.Array(ruled(Type.String(), hostRule), {
       default: [],
       maxItems: 64,

@@ -7,18 +7,12 @@ import {
   type MetricValue,
   type Registry,
 } from "prom-client";
+import { type Labels, Observations, PendingSeries } from "./series.ts";
 
 interface GaugeOptions<Label extends string> {
   labelNames?: readonly Label[];
   /** How the gauges of several processes become one; they add up by default. */
   aggregator?: Aggregator;
-}
-
-type Labels<Label extends string> = Record<Label, string | number>;
-
-/** One series of a counter or a gauge, for what is counted at each request. The next scrape adds `pending` to the metric. */
-export interface Series {
-  pending: number;
 }
 
 export function metricsIn(registry: Registry) {
@@ -66,40 +60,6 @@ export function metricsIn(registry: Registry) {
 
 export type MetricFactory = ReturnType<typeof metricsIn>;
 
-/** The series of one metric that are counted in plain numbers: prom-client sorts and joins the labels at each call. */
-class PendingSeries<Label extends string> {
-  readonly #all: { labels: Labels<Label>; series: Series }[] = [];
-
-  /** A series to keep; without labels the only one of its metric. */
-  readonly series = (labels: Labels<Label> = {} as Labels<Label>): Series => {
-    const series = { pending: 0 };
-    this.#all.push({ labels, series });
-    return series;
-  };
-
-  addTo(metric: { inc(labels: Labels<Label>, value: number): void }): void {
-    for (const { labels, series } of this.#all) {
-      if (series.pending === 0) continue;
-      metric.inc(labels, series.pending);
-      series.pending = 0;
-    }
-  }
-}
-
-/** Made the first time, and kept for ever: the values must be of closed sets. */
-export function madeOnce<Made>(make: (a: string, b: string, c: number) => Made) {
-  const made = new Map<string, Map<string, Map<number, Made>>>();
-  return (a: string, b = "", c = 0): Made => {
-    const known = made.get(a)?.get(b)?.get(c);
-    if (known !== undefined) return known;
-    const ofA = made.get(a) ?? new Map<string, Map<number, Made>>();
-    const ofB = ofA.get(b) ?? new Map<number, Made>();
-    const fresh = make(a, b, c);
-    made.set(a, ofA.set(b, ofB.set(c, fresh)));
-    return fresh;
-  };
-}
-
 export const LATENCY_BUCKETS = [
   0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60,
 ];
@@ -110,25 +70,6 @@ interface DistributionOptions<Label extends string> {
   buckets: readonly number[];
   labelNames: readonly Label[];
   registry: Registry;
-}
-
-export class Observations {
-  readonly #bounds: readonly number[];
-  /** How many are in each bucket; the last one is beyond all bounds. */
-  readonly counts: number[];
-  sum = 0;
-
-  constructor(bounds: readonly number[]) {
-    this.#bounds = bounds;
-    this.counts = new Array<number>(bounds.length + 1).fill(0);
-  }
-
-  add(value: number): void {
-    let at = 0;
-    while (at < this.#bounds.length && value > this.#bounds[at]!) at++;
-    this.counts[at]!++;
-    this.sum += value;
-  }
 }
 
 /** prom-client looks a series up at each observation, and cannot be given counts of buckets at the scrape. */

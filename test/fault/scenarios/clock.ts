@@ -1,5 +1,5 @@
-import { createTaskIds } from "../../../src/durability/claims.ts";
 import { createSettlements } from "../../../src/durability/deferred-settlements.ts";
+import { createTaskIds } from "../../../src/durability/task-ids.ts";
 import { digestOf, type KeyRef } from "../../../src/records/names.ts";
 import { type Connection, createConnection } from "../../../src/redis/connection.ts";
 import { itemOf } from "../../../src/redis/script-runner.ts";

@@ -142,11 +142,11 @@ async function leaveJournal(
       return isCut ? "freeze" : undefined;
     },
   });
-  const asked = plan.map(async ({ customer, wish, idempotencyKey }) => {
+  const generations = plan.map(async ({ customer, wish, idempotencyKey }) => {
     const leaving = { phase: "waits in the journal", answered: () => undefined };
     world.client.push(await generate(victim, customer, wish, { idempotencyKey, leaving }));
   });
-  await Promise.all(asked);
+  await Promise.all(generations);
   world.kill(VICTIM, `${linesIn(journal)} settlements in its journal`);
   world.proxy.steer({});
   return journal;

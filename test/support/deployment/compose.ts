@@ -75,13 +75,17 @@ function volumeProblems(read: Read, compose: Manifest, name: string, { volumes =
 
 /** Every variable that compose.yaml asks for is in the example, and no other. */
 function exampleProblems(read: Read): string[] {
-  const asked = new Set([...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
+  const variables = new Set(
+    [...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name),
+  );
   const example = text(read, "deploy/compose.env.example");
   const given = new Set([...example.matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name));
   // A value that the environment decides is not changed by an edit of the file.
   const set = [...text(read, "compose.yaml").matchAll(/\$\{([A-Z_]+):-[^}]/g)].map(([, name]) => name);
   return [
-    ...[...asked.symmetricDifference(given)].map((name) => `compose.env.example and compose.yaml: ${name}`),
+    ...[...variables.symmetricDifference(given)].map(
+      (name) => `compose.env.example and compose.yaml: ${name}`,
+    ),
     ...set.map((name) => `compose.yaml sets ${name} whatever the configuration says`),
   ];
 }
@@ -123,11 +127,11 @@ function monitoringProblems(read: Read, compose: Manifest): string[] {
 /** Prometheus asks a service of ours on its admin port, and reads rules that are there. */
 function scrapeProblems(read: Read, { services }: Manifest, adminPort: number): string[] {
   const [{ scrape_configs: jobs, rule_files: rules }] = documents(read, "config/prometheus/prometheus.yaml");
-  const asked: Manifest[] = jobs.flatMap((job: Manifest) => job.dns_sd_configs ?? []);
-  const wrong = asked.filter(({ names, port }) => !(names[0] in services) || port !== adminPort);
+  const lookedUp: Manifest[] = jobs.flatMap((job: Manifest) => job.dns_sd_configs ?? []);
+  const wrong = lookedUp.filter(({ names, port }) => !(names[0] in services) || port !== adminPort);
   const missing = rules.filter((file: string) => read(`config/prometheus/${file}`) === undefined);
   return [
-    ...(asked.length > 0 ? [] : ["Prometheus asks no service"]),
+    ...(lookedUp.length > 0 ? [] : ["Prometheus asks no service"]),
     ...wrong.map(({ names, port }) => `Prometheus asks ${names[0]}:${port}, which is no admin port`),
     ...missing.map((file: string) => `Prometheus reads ${file}, which is not there`),
   ];

@@ -77,8 +77,8 @@ function podProblems(read: Read, spec: Manifest, { images }: Manifest): string[]
 }
 
 function probeProblems(container: Manifest): string[] {
-  const asked = { startup: "/livez", liveness: "/livez", readiness: "/readyz" };
-  return Object.entries(asked).flatMap(([name, path]) => {
+  const probes = { startup: "/livez", liveness: "/livez", readiness: "/readyz" };
+  return Object.entries(probes).flatMap(([name, path]) => {
     const { httpGet } = container[`${name}Probe`];
     const right = httpGet.path === path && httpGet.port === "admin" && isAdminPath(httpGet.path);
     return right ? [] : [`the ${name} probe asks ${httpGet.path} on ${httpGet.port}`];

@@ -87,7 +87,7 @@ function startedProblems(read: Read, where: string, head: string, started: reado
   const { kind, tls, names, hosts } = secretsOf(read, head);
   const place = ({ env }: Started) => `${env.HOST}:${env.PORT ?? (env.MODE === "sentinel" ? 26_379 : 6379)}`;
   const servers = started.filter(({ env }) => env.MODE !== "sentinel").map(place);
-  const asked =
+  const polled =
     kind === "sentinel" ? started.filter(({ env }) => env.MODE === "sentinel").map(place) : servers;
   const wrong = started.flatMap(({ name, command, env }) => {
     const script = command[1]?.replace(INSTALLED, `${SHARED}/`) ?? "";
@@ -99,7 +99,7 @@ function startedProblems(read: Read, where: string, head: string, started: reado
     ];
     return rules.filter(([holds]) => !holds).map(([, problem]) => `${name}: ${problem}`);
   });
-  const unknown = hosts.filter(({ host, port }) => !asked.includes(`${host}:${port}`));
+  const unknown = hosts.filter(({ host, port }) => !polled.includes(`${host}:${port}`));
   return [
     ...wrong,
     ...unknown.map(({ host, port }) => `REDIS_URL names ${host}:${port}`),

@@ -28,8 +28,8 @@ async function givenScripts(kind: "sentinel" | "cluster") {
   const servers = await givenServers(kind);
   const data = servers.filter(({ mode }) => mode !== "sentinel");
   const places = (of: readonly Server[]): string[] => of.map(({ port }) => `127.0.0.1:${port}`);
-  const asked = kind === "sentinel" ? servers.filter(({ mode }) => mode === "sentinel") : data;
-  const address = `rediss+${kind}://${places(asked).join(",")}${kind === "sentinel" ? "/tollgate" : ""}`;
+  const polled = kind === "sentinel" ? servers.filter(({ mode }) => mode === "sentinel") : data;
+  const address = `rediss+${kind}://${places(polled).join(",")}${kind === "sentinel" ? "/tollgate" : ""}`;
   const { path, env: own } = await redisBinary();
   const env = {
     ...own,

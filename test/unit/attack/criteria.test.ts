@@ -26,7 +26,7 @@ const measured = (changes: Partial<Measured> = {}): Measured => ({
   residentBytes: { before: 100 * MIB, peak: 150 * MIB, after: 120 * MIB },
   recoverySeconds: 0.4,
   money: { videos: 3, charges: 3, freeVideos: [], chargesWithoutVideo: [] },
-  livez: { asked: 20, failed: 0, slowestMs: 3 },
+  livez: { requests: 20, failed: 0, slowestMs: 3 },
   alive: true,
   ...changes,
 });

@@ -123,9 +123,9 @@ test.each([
 ])(
   "doctor judges an upstream that sends 100 Continue unasked (%s): %s",
   async (continues, status, outcome) => {
-    const asked: string[] = [];
+    const urls: string[] = [];
     const server = createServer((req, res) => {
-      asked.push(`${req.method} ${req.url}`);
+      urls.push(`${req.method} ${req.url}`);
       if (continues && req.method === "POST") res.writeContinue();
       req.resume().on("end", () => res.writeHead(404).end('{"code":404,"msg":"Not found"}'));
     }).listen(0, "127.0.0.1");
@@ -136,9 +136,9 @@ test.each([
     expect(check.status).toBe(status);
     expect(check.message.includes("100 Continue")).toBe(continues);
     const path = "/api/v1/tasks/tollgate-doctor";
-    expect(asked.splice(0).sort()).toEqual([`GET ${path}`, `POST ${path}`]);
+    expect(urls.splice(0).sort()).toEqual([`GET ${path}`, `POST ${path}`]);
     await upstreamCheck(upstream, false);
-    expect(asked).toEqual([`GET ${path}`]);
+    expect(urls).toEqual([`GET ${path}`]);
 
     const client = createUpstream({ ...upstream, idempotent: false });
     expect(await client.generate("/x", "{}", { accountId: "a", requestId: "r1" })).toMatchObject({ outcome });

@@ -28,8 +28,8 @@ describe("Sentinels", () => {
         replicas,
       },
     }));
-  const away = (asked: readonly PolledSentinel[], ...ports: number[]): PolledSentinel[] =>
-    asked.map((one, at) =>
+  const away = (sentinels: readonly PolledSentinel[], ...ports: number[]): PolledSentinel[] =>
+    sentinels.map((one, at) =>
       ports.includes(at + 1) ? { server: one.server, answer: { why: "no answer" } } : one,
     );
 

@@ -62,5 +62,5 @@ test.each([
   ["has a bad name", MODULE.replace('"own"', '"My own"'), "own.mjs:2: must have a name of a-z"],
 ])("a module that %s is refused, with a line only where the mistake is", async (_, source, message) => {
   const { code, stderr } = await runCommand(["adapter", "test", givenFiles({ "own.mjs": source })], {});
-  expect({ code, said: stderr.includes(message) }).toEqual({ code: 1, said: true });
+  expect({ code, isShown: stderr.includes(message) }).toEqual({ code: 1, isShown: true });
 });

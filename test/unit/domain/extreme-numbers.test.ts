@@ -20,7 +20,7 @@ function withMember(endpoint: GenerationEndpoint, name: string, text: string): s
 }
 
 /** Either what is sent upstream and its price, or what is refused. */
-function asked(endpoint: GenerationEndpoint, body: string) {
+function validated(endpoint: GenerationEndpoint, body: string) {
   const parsed = parseJson(body);
   if (!parsed.ok) return { refused: [parsed.message] };
   const valid = validate(endpoint, parsed.value);
@@ -32,12 +32,12 @@ function asked(endpoint: GenerationEndpoint, body: string) {
 describe.each(ALL)("%s", (endpoint) => {
   test.each(NUMBERED)("any text as %s", (name) => {
     for (const text of TEXTS) {
-      const { refused, price, sent } = asked(endpoint, withMember(endpoint, name, text));
+      const { refused, price, sent } = validated(endpoint, withMember(endpoint, name, text));
       if (refused) {
         expect(refused[0], text).toMatch(new RegExp(`^${name}\\b|^the body is not valid JSON$`));
         for (const message of refused) expect(message, text).not.toMatch(/NaN|Infinity|-0\b/);
       } else {
-        const { sent: plain, price: least } = asked(endpoint, JSON.stringify(MINIMAL[endpoint]));
+        const { sent: plain, price: least } = validated(endpoint, JSON.stringify(MINIMAL[endpoint]));
         expect([price, sent], text).toEqual([least, plain]);
       }
     }
@@ -52,7 +52,7 @@ test.each([PRO_T2V, PRO_I2V] as const)(
       ["15", 270],
     ] as const)
       for (const text of [seconds, `${seconds}.0`, `${seconds}0e-1`, `0.${seconds}E2`])
-        expect(asked(endpoint, withMember(endpoint, "duration", text))).toMatchObject({
+        expect(validated(endpoint, withMember(endpoint, "duration", text))).toMatchObject({
           price: credits,
           sent: { duration: Number(seconds) },
         });
@@ -67,7 +67,7 @@ describe("the duration of a shot", () => {
 
   test.each(TEXTS)("%s", (text) => {
     for (const body of [board(text), board("10", text)]) {
-      const { refused, price, sent } = asked(STORYBOARD, body);
+      const { refused, price, sent } = validated(STORYBOARD, body);
       if (refused) {
         expect(refused[0]).toMatch(/^shots\b|^the body is not valid JSON$/);
         for (const message of refused) expect(message).not.toMatch(/NaN|Infinity|-0\b/);
@@ -84,7 +84,9 @@ describe("the duration of a shot", () => {
 
   test("what is no number is not counted", () => {
     for (const text of ["true", '"10"', "[10]", "1e309", "null"]) {
-      expect(asked(STORYBOARD, board("10", text)).refused).toEqual(["shots[1].duration must be a number"]);
+      expect(validated(STORYBOARD, board("10", text)).refused).toEqual([
+        "shots[1].duration must be a number",
+      ]);
     }
   });
 });

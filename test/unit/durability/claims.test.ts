@@ -1,5 +1,6 @@
 import { expect, test, vi } from "vitest";
-import { ClaimError, createTaskIds } from "../../../src/durability/claims.ts";
+import { ClaimError } from "../../../src/durability/claims.ts";
+import { createTaskIds } from "../../../src/durability/task-ids.ts";
 import { claimText, keyRef } from "../../../src/records/names.ts";
 import { bindClaimed } from "../../../src/scripts/holds.ts";
 import { dispute } from "../../../src/scripts/tasks.ts";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { drainBody } from "../../../src/gateway/body.ts";
-import { createAddressThrottle, UNREAD_MAX } from "../../../src/gateway/connection-reads.ts";
+import { createAddressThrottle, UNREAD_MAX } from "../../../src/gateway/connections/connection-reads.ts";
 import { until } from "../../support/until.ts";
 import { givenListener } from "./listener-stage.ts";
 

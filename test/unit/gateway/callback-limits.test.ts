@@ -32,11 +32,11 @@ test("a request is called back about five times at once, then once in two second
 test("guesses write one line a second, however many there are", () => {
   let nowMs = 0;
   const limits = new CallbackLimits(() => nowMs);
-  const said = Array.from({ length: 10_000 }, (_, guess) => {
+  const results = Array.from({ length: 10_000 }, (_, guess) => {
     nowMs = guess / 5;
     return limits.isLogged();
   });
-  expect(said.filter((isSaid) => !isSaid)).toHaveLength(2);
+  expect(results.filter((isSaid) => !isSaid)).toHaveLength(2);
 });
 
 test("an address guesses a hundred tokens, then has to wait", () => {

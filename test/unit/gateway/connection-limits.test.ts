@@ -1,5 +1,8 @@
 import { expect, test } from "vitest";
-import { createConnectionLimits, type LimitedConnection } from "../../../src/gateway/connection-limits.ts";
+import {
+  createConnectionLimits,
+  type LimitedConnection,
+} from "../../../src/gateway/connections/connection-limits.ts";
 
 interface Fake extends LimitedConnection {
   name: string;

@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
 import { onTestFinished } from "vitest";
-import { ClientConnections, type ClientLimits } from "../../../src/gateway/client-connections.ts";
+import { ClientConnections, type ClientLimits } from "../../../src/gateway/connections/client-connections.ts";
 import { createListener, type ListenerOptions } from "../../../src/gateway/listener.ts";
 
 /** Longer than any test: what ends a connection here is no timeout. */

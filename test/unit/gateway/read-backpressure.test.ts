@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { createServer, type ServerResponse } from "node:http";
 import { type AddressInfo, connect, type Socket } from "node:net";
 import { expect, onTestFinished, test } from "vitest";
-import { pauseReading } from "../../../src/gateway/client-connection.ts";
+import { pauseReading } from "../../../src/gateway/connections/client-connection.ts";
 import { until } from "../../support/until.ts";
 
 const GET = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { setImmediate as nextTick } from "node:timers/promises";
 import { expect, onTestFinished, test, vi } from "vitest";
-import { REFUSED_MAX } from "../../../src/gateway/client-connections.ts";
+import { REFUSED_MAX } from "../../../src/gateway/connections/client-connections.ts";
 import { givenListener } from "./listener-stage.ts";
 
 const REFUSED = 100;

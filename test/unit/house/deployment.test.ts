@@ -24,7 +24,7 @@ const repository: Read = (path) => {
 function changed(path: string, from: string, to: string): Read {
   const source = repository(path) ?? "";
   expect(source, `${path} still has what this test changes`).toContain(from);
-  return (asked) => (asked === path ? source.replace(from, to) : repository(asked));
+  return (wanted) => (wanted === path ? source.replace(from, to) : repository(wanted));
 }
 
 /** A change of a file, and the problem that it must cause. */
@@ -34,11 +34,11 @@ function catches(check: (read: Read) => string[], breaks: readonly Break[]): voi
   test.each(breaks)("in %s, %j as %j is found", (path, from, to, problem) => {
     const broken = changed(path, from, to);
     // A file that cannot be read at all causes an exception.
-    const said = (): string => {
+    const problemsText = (): string => {
       const problems = check(broken);
       throw new Error(problems.join("\n"));
     };
-    expect(said).toThrow(problem);
+    expect(problemsText).toThrow(problem);
   });
 }
 

@@ -56,9 +56,9 @@ describe("every query names metrics and labels that the gateway has", () => {
 });
 
 test("the dashboard's variables ask for series and labels that there are", () => {
-  const asked = dashboard().templating.list.flatMap(({ definition }) => definition ?? []);
-  expect(asked.length).toBe(3);
-  for (const definition of asked) {
+  const definitions = dashboard().templating.list.flatMap(({ definition }) => definition ?? []);
+  expect(definitions.length).toBe(3);
+  for (const definition of definitions) {
     const [, metric = "", label = ""] = /^label_values\((\w+), (\w+)\)$/.exec(definition) ?? [];
     expect(["instance", ...(LABELS.get(metric) ?? [])]).toContain(label);
   }

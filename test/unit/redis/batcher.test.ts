@@ -52,11 +52,11 @@ const item = (partition: string, id: string, now = "", tiers = ";standard 1 1 1;
 
 test("what one tick asks for goes out in one call, each with its own reply", async () => {
   const { calls, ask, ids } = givenBatcher();
-  const asked = ["a", "b", "c"].map((id) => ask("admit", item("p01", id)));
+  const results = ["a", "b", "c"].map((id) => ask("admit", item("p01", id)));
   await Promise.resolve();
   expect(calls, "nothing is sent before the tick ends").toEqual([]);
-  asked.push(ask("admit", item("p02", "d")));
-  expect(await Promise.all(asked)).toEqual([["a"], ["b"], ["c"], ["d"]]);
+  results.push(ask("admit", item("p02", "d")));
+  expect(await Promise.all(results)).toEqual([["a"], ["b"], ["c"], ["d"]]);
   expect(ids()).toEqual([["admit", "a", "b", "c", "d"]]);
   expect(calls[0]?.items[3]).toEqual(item("p02", "d"));
 });
@@ -166,7 +166,7 @@ test("a call that is refused for the slot of its first item is sent again, parti
       return items.map(({ args }) => [args[0]!]);
     },
   });
-  const asked = ["p01 a", "p02 b", "p01 c", "p02 d"].map((text) => {
+  const results = ["p01 a", "p02 b", "p01 c", "p02 d"].map((text) => {
     const [partition, id] = text.split(" ") as [string, string];
     return ask("bind", item(partition, id));
   });
@@ -174,7 +174,7 @@ test("a call that is refused for the slot of its first item is sent again, parti
     status: "rejected",
     reason: expect.objectContaining({ message: "the store failed", cause: moved }),
   };
-  expect(await Promise.allSettled(asked)).toEqual([
+  expect(await Promise.allSettled(results)).toEqual([
     failed,
     { status: "fulfilled", value: ["b"] },
     failed,

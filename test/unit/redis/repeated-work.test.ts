@@ -22,13 +22,13 @@ test("a stop waits for the round in progress, tells it, and starts no other", as
   const begun = Promise.withResolvers<void>();
   const end = Promise.withResolvers<void>();
   let rounds = 0;
-  let told = false;
+  let isToldToStop = false;
   const work = repeated(
     async (signal) => {
       rounds++;
       begun.resolve();
       await end.promise;
-      told = signal.aborted;
+      isToldToStop = signal.aborted;
     },
     { pauseMs: () => 0, failed: () => undefined },
   );
@@ -39,7 +39,7 @@ test("a stop waits for the round in progress, tells it, and starts no other", as
   await stopped;
   work.start();
   await new Promise((resolve) => setImmediate(resolve));
-  expect({ rounds, told }).toEqual({ rounds: 1, told: true });
+  expect({ rounds, isToldToStop }).toEqual({ rounds: 1, isToldToStop: true });
 });
 
 test("regular work of a second or more is due together, on the second next to its time", () => {

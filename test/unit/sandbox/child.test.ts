@@ -58,8 +58,8 @@ test("of children that have ended the guard knows nothing", async () => {
   const sleepers = [0, 1, 2].map(() => spawn("sleep", ["600"], { stdio: "ignore" }));
   const [first, second, third] = sleepers.map(({ pid }) => pid!) as [number, number, number];
   const guard = spawn("sh", ["-c", GUARD], { stdio: ["pipe", "ignore", "inherit"] });
-  const told = [`started ${first}`, `started ${second}`, `started ${third}`, `ended ${second}`];
-  guard.stdin.end(`${told.join("\n")}\n`);
+  const events = [`started ${first}`, `started ${second}`, `started ${third}`, `ended ${second}`];
+  guard.stdin.end(`${events.join("\n")}\n`);
   await once(guard, "exit");
   await until(() => !isThere(first) && !isThere(third), "the others to be ended");
   expect(isThere(second)).toBe(true);

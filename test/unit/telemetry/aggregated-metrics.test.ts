@@ -5,13 +5,13 @@ import { createMetrics } from "../../../src/telemetry/metrics.ts";
 type Process = ReturnType<typeof createMetrics>;
 
 /** A page as the supervisor puts it together, told what these say, by their place from `from` on. */
-async function told(page: ReturnType<typeof createAggregatedMetrics>, from: number, ...all: Process[]) {
+async function updated(page: ReturnType<typeof createAggregatedMetrics>, from: number, ...all: Process[]) {
   for (const [at, { registry }] of all.entries()) page.update(from + at, await registry.getMetricsAsJSON());
 }
 
 const pageOf = async (...all: Process[]): Promise<string[]> => {
   const page = createAggregatedMetrics();
-  await told(page, 1, ...all);
+  await updated(page, 1, ...all);
   return (await page.text()).split("\n");
 };
 
@@ -63,11 +63,11 @@ test("what ended processes had counted stays on the page, what they were does no
     second.nearLimit.inc({ tier: "standard", limit: "slots" });
     second.inFlight.set(2);
     second.storeUp.set(0);
-    await told(page, id, second);
+    await updated(page, id, second);
     page.processEnded(id);
   }
   first.storeUp.set(1);
-  await told(page, 1, first);
+  await updated(page, 1, first);
   const route = 'route="/api/v1/credits"';
   expect((await page.text()).split("\n")).toEqual(
     expect.arrayContaining([
@@ -87,7 +87,7 @@ test("a process that ended before it said anything, and an end that is told twic
   const page = createAggregatedMetrics();
   const only = createMetrics();
   only.requests.inc({ route: "none", status: 400, outcome: "invalid_request" });
-  await told(page, 1, only);
+  await updated(page, 1, only);
   for (const id of [2, 1, 1]) page.processEnded(id);
   expect(await page.text()).toContain('outcome="invalid_request"} 1\n');
 });

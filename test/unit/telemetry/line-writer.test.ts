@@ -20,21 +20,21 @@ function startLogging(script: string, { stdout = "pipe" as "pipe" | number, shar
     stdio: ["ignore", stdout, "pipe"],
   });
   onTestFinished(() => void child.kill("SIGKILL"));
-  let said = "";
+  let errorText = "";
   child.stderr?.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
+    errorText += text;
   });
   return {
     child,
     /** Once the process has ended. */
-    async said(): Promise<Record<string, unknown>[]> {
+    async logged(): Promise<Record<string, unknown>[]> {
       if (child.exitCode === null) await once(child, "close");
-      return said
+      return errorText
         .trim()
         .split("\n")
         .map((line) => JSON.parse(line));
     },
-    saidSoFar: () => said,
+    outputSoFar: () => errorText,
   };
 }
 
@@ -56,27 +56,30 @@ const MEMORY = `global.gc?.(); say({ dropped: dropped.lines, external: process.m
 
 // Guarantee: a reader that stops holds nobody up, and takes no memory without bound; each line that is lost is counted.
 test("a reader that stops: the process goes on, what waits is bounded, each line is read or counted", async () => {
-  const { child, said, saidSoFar } = startLogging(`
+  const { child, logged, outputSoFar } = startLogging(`
     ${FLOOD} ${MEMORY}
     process.on("SIGTERM", () => { say({ dropped: dropped.lines }); process.exit(0); });
     setInterval(() => undefined, 1000);`);
-  await until(() => saidSoFar().includes("dropped"), "the process to have written all, with nobody reading");
+  await until(
+    () => outputSoFar().includes("dropped"),
+    "the process to have written all, with nobody reading",
+  );
   let output = "";
   child.stdout!.setEncoding("utf8").on("data", (text: string) => {
     output += text;
   });
   const lines = () => output.split("\n").length - 1;
-  const [first] = parsed(saidSoFar());
+  const [first] = parsed(outputSoFar());
   expect(Number(first!.dropped)).toBeGreaterThan(LINES / 2);
   expect(Number(first!.external)).toBeLessThan(8 * 1024 * 1024);
   await until(() => lines() === LINES - Number(first!.dropped), "the lines that waited");
   child.kill("SIGTERM");
-  const last = (await said()).at(-1);
+  const last = (await logged()).at(-1);
   expect(parsed(output)).toHaveLength(LINES - Number(last!.dropped));
 });
 
 test("a reader that has gone: every line is counted, and the process goes on", async () => {
-  const { child, said } = startLogging(`
+  const { child, logged } = startLogging(`
     process.on("SIGUSR2", async () => { ${FLOOD} ${MEMORY} process.exit(0); });
     setInterval(() => undefined, 1000);
     log.info("ready");`);
@@ -84,14 +87,14 @@ test("a reader that has gone: every line is counted, and the process goes on", a
   child.stdout!.destroy();
   await once(child.stdout!, "close");
   child.kill("SIGUSR2");
-  expect(await said()).toEqual([expect.objectContaining({ dropped: LINES })]);
+  expect(await logged()).toEqual([expect.objectContaining({ dropped: LINES })]);
 });
 
 test("a full disk: what waits is bounded, and the lines beyond it are counted", async () => {
-  const { said } = startLogging(`${FLOOD} ${MEMORY} process.exit(0);`, {
+  const { logged } = startLogging(`${FLOOD} ${MEMORY} process.exit(0);`, {
     stdout: openSync("/dev/full", "w"),
   });
-  const [{ dropped, external } = {}] = await said();
+  const [{ dropped, external } = {}] = await logged();
   expect(Number(dropped)).toBeGreaterThan(LINES / 2);
   expect(Number(external)).toBeLessThan(8 * 1024 * 1024);
 });

@@ -1,6 +1,7 @@
 import { Histogram, Registry } from "prom-client";
 import { expect, test } from "vitest";
-import { madeOnce, metricsIn } from "../../../src/telemetry/metrics/factory.ts";
+import { metricsIn } from "../../../src/telemetry/metrics/factory.ts";
+import { madeOnce } from "../../../src/telemetry/metrics/series.ts";
 
 test("a histogram of series that are kept is what prom-client makes of the same observations", async () => {
   const buckets = [0.1, 1, 10];

@@ -163,10 +163,10 @@ test("an answer that waits to be parsed does not time out", async () => {
   expect(await sent).toMatchObject({ outcome: "answered", status: 200 });
 });
 
-/** An answer under way: what it was told last. */
+/** An answer under way: what it was calls last. */
 function reading() {
-  const told: string[] = [];
-  return { told, pause: () => void told.push("pause"), resume: () => void told.push("resume") };
+  const calls: string[] = [];
+  return { calls, pause: () => void calls.push("pause"), resume: () => void calls.push("resume") };
 }
 
 // Guarantee: 256 large answers at a time take the memory of sixteen.
@@ -174,17 +174,24 @@ test("sixteen large answers are read at a time; the others wait in order, and no
   const places = new LargeAnswers();
   const all = Array.from({ length: 20 }, reading);
   for (const each of all) places.enter(each);
-  expect(all.map(({ told }) => told.join()).slice(14)).toEqual(["", "", "pause", "pause", "pause", "pause"]);
+  expect(all.map(({ calls }) => calls.join()).slice(14)).toEqual([
+    "",
+    "",
+    "pause",
+    "pause",
+    "pause",
+    "pause",
+  ]);
   // An answer that is given up while it waits frees no place.
   places.leave(all[16]!);
-  expect(all[17]!.told).toEqual(["pause"]);
+  expect(all[17]!.calls).toEqual(["pause"]);
   places.leave(all[0]!);
-  expect(all[17]!.told).toEqual(["pause", "resume"]);
-  expect(all[18]!.told).toEqual(["pause"]);
+  expect(all[17]!.calls).toEqual(["pause", "resume"]);
+  expect(all[18]!.calls).toEqual(["pause"]);
   for (const each of [...all.slice(1, 16), all[17]!, all[18]!, all[19]!]) places.leave(each);
   const next = Array.from({ length: 17 }, reading);
   for (const each of next) places.enter(each);
-  expect(next.filter(({ told }) => told.length > 0)).toEqual([next[16]]);
+  expect(next.filter(({ calls }) => calls.length > 0)).toEqual([next[16]]);
 });
 
 test("each answer of an upstream beyond 64 KiB takes a place and gives it up, a small one takes none", async () => {

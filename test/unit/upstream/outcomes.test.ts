@@ -111,8 +111,8 @@ test.each([
   "see https://files.example/v#access_token=secret",
   '{"at":"https:\\/\\/user:secret@files.example\\/v"}',
   "https://secret@files.example/v",
-])("the detail of an answer has no credential of the address in %s", (said) => {
-  const outcome = readGeneration(answered(403, said));
+])("the detail of an answer has no credential of the address in %s", (answerText) => {
+  const outcome = readGeneration(answered(403, answerText));
   expect(outcome).toMatchObject({ detail: expect.stringContaining("[redacted]") });
   expect(outcome).toMatchObject({ detail: expect.not.stringContaining("secret") });
 });
@@ -120,21 +120,21 @@ test.each([
 // Guarantee: no line of the log has text from a customer's body, though the upstream repeats it.
 test("the detail of an answer has nothing of the request, however it is spelt", () => {
   const sent = JSON.stringify({ prompt: "a secret garden \u00e4m Fluss", imageUrl: "https://c.example/me" });
-  for (const said of [
+  for (const message of [
     "no: a secret garden \u00e4m Fluss",
     "near 'secret gar'",
     "https://c.example/me is away",
   ]) {
     for (const text of [
-      JSON.stringify({ code: 400, id: "r-77", error: said }),
-      `{"code":400,"id":"r-77","error":"${said.replace("\u00e4", "\\u00e4")}"}`,
+      JSON.stringify({ code: 400, id: "r-77", error: message }),
+      `{"code":400,"id":"r-77","error":"${message.replace("\u00e4", "\\u00e4")}"}`,
     ]) {
       const outcome = readGeneration(answered(400, text), sent);
       const detail = outcome.outcome === "refused" ? outcome.detail : "";
       expect(detail).toContain("r-77");
       expect(detail).toContain("[request]");
       expect(detail).not.toMatch(/secret|garden|Fluss|example/);
-      expect(outcome).toMatchObject({ text: said });
+      expect(outcome).toMatchObject({ text: message });
     }
   }
 });
@@ -377,15 +377,15 @@ describe("a poll", () => {
   test.each(["pending", "processing", "completed", "failed"])(
     "a task that is %s; its fields are passed on as they are",
     (status) => {
-      const said = {
+      const data = {
         ...task,
         status,
         error_reason: "x",
         ...(status === "completed" && { video_url, progress: 100 }),
       };
-      const outcome = readPoll(ok(said), ID);
+      const outcome = readPoll(ok(data), ID);
       expect(outcome).toMatchObject({ outcome: "task", status });
-      expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual(said);
+      expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual(data);
     },
   );
 
@@ -453,9 +453,9 @@ describe("a poll", () => {
     ["failed", "cancelled canceled expired fail error timeout Timed-Out"],
   ] as const)("%s has other names: %s", (status, words) => {
     for (const word of [...words.split(" "), status.toUpperCase()]) {
-      const said = status === "completed" ? { ...task, video_url, progress: 100 } : task;
-      const outcome = readPoll(ok({ ...said, status: word }), ID);
-      expect(outcome, word).toEqual({ outcome: "task", status, data: JSON.stringify({ ...said, status }) });
+      const data = status === "completed" ? { ...task, video_url, progress: 100 } : task;
+      const outcome = readPoll(ok({ ...data, status: word }), ID);
+      expect(outcome, word).toEqual({ outcome: "task", status, data: JSON.stringify({ ...data, status }) });
     }
     expect(readPoll(ok({ ...task, status: "in progress" }), ID)).toMatchObject({ status: "processing" });
   });
@@ -484,8 +484,8 @@ describe("a poll", () => {
   test.each([undefined, null, "", "  ", 7, "soon", "/v/1.mp4", "ftp://v.example/1", "https://", {}])(
     "completed with video_url %j counts as processing",
     (video_url) => {
-      const said = { ...task, status: "completed", video_url, completed_at: "2026-01-01T00:00:00Z" };
-      expect(readPoll(ok(said), ID)).toEqual({
+      const data = { ...task, status: "completed", video_url, completed_at: "2026-01-01T00:00:00Z" };
+      expect(readPoll(ok(data), ID)).toEqual({
         outcome: "task",
         status: "processing",
         data: JSON.stringify(task),
@@ -522,8 +522,8 @@ describe("a poll", () => {
     ["failure_reason", null, undefined],
     ["failure_reason", { code: 7 }, undefined],
     ["failure_reason", "no boat", "no boat"],
-  ])("%s %j reaches the customer as %j", (name, said, shown) => {
-    const outcome = readPoll(ok({ ...task, [name]: said }), ID, Date.UTC(2030, 0, 1));
+  ])("%s %j reaches the customer as %j", (name, value, shown) => {
+    const outcome = readPoll(ok({ ...task, [name]: value }), ID, Date.UTC(2030, 0, 1));
     const data = outcome.outcome === "task" && JSON.parse(outcome.data);
     expect(data).toEqual({ ...task, [name]: shown });
     expect(name in data).toBe(shown !== undefined);
@@ -533,9 +533,9 @@ describe("a poll", () => {
   test.each([0, 99, "45%"])(
     "a completed task has a progress of 100 where the upstream says %j",
     (progress) => {
-      const said = { ...task, status: "completed", video_url: "https://v.example/1", progress };
-      const outcome = readPoll(ok(said), ID);
-      expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual({ ...said, progress: 100 });
+      const data = { ...task, status: "completed", video_url: "https://v.example/1", progress };
+      const outcome = readPoll(ok(data), ID);
+      expect(outcome.outcome === "task" && JSON.parse(outcome.data)).toEqual({ ...data, progress: 100 });
     },
   );
 

@@ -74,9 +74,9 @@ test.each<[string, string, Partial<RouteSettings>, AdapterChoice[], object]>([
 });
 
 test("after a live change, tasks are polled with the adapter, address and headers that made them", async () => {
-  const asked: { url: string | undefined; method: string | undefined; key: unknown; team: unknown }[] = [];
+  const requests: { url: string | undefined; method: string | undefined; key: unknown; team: unknown }[] = [];
   const server = createServer(({ url, method, headers }, response) => {
-    asked.push({ url, method, key: headers["x-key"], team: headers["x-team"] });
+    requests.push({ url, method, key: headers["x-key"], team: headers["x-team"] });
     response.end("{}");
   }).listen(0, "127.0.0.1");
   await new Promise((resolve) => server.once("listening", resolve));
@@ -106,5 +106,5 @@ test("after a live change, tasks are polled with the adapter, address and header
   expect(outcome).toMatchObject({ outcome: "task", status: "processing" });
   expect(upstreams.of(present.tagOf("/api/v1/gen2/text-to-video"), present, after)).toBe(present);
   const path = "/own/t1?of=gen2/text-to-video";
-  expect(asked).toEqual([{ url: path, method: "GET", key: "own key", team: "a" }]);
+  expect(requests).toEqual([{ url: path, method: "GET", key: "own key", team: "a" }]);
 });

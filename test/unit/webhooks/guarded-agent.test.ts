@@ -74,7 +74,7 @@ test("a name that changes to an inner address is never connected to there", asyn
   const sender = givenSender(POLICY, network);
   const send = () => sender.send(messageTo("https://hooks.example.com/"));
   expect(await send()).toMatchObject({ reason: "the connection was refused" });
-  expect(dns.asked("hooks.example.com")).toBe(1);
+  expect(dns.queries("hooks.example.com")).toBe(1);
   expect(await send()).toEqual(NOT_PUBLIC);
   expect(await send()).toEqual(NOT_PUBLIC);
   expect(connectedTo).toEqual([PUBLIC]);
@@ -207,14 +207,14 @@ test("certificates are verified, by the name and by who has signed them", async 
 
 /** An egress proxy that tunnels where it is asked to, or refuses. It notes what for. */
 async function givenProxy(tunnelTo: number | undefined) {
-  const asked: string[] = [];
+  const targets: string[] = [];
   const sockets = new Set<Socket>();
   const server = createServer((request, response) => {
-    asked.push(`${request.method} ${request.url}`);
+    targets.push(`${request.method} ${request.url}`);
     response.end("by the proxy");
   });
   server.on("connect", (request, socket: Socket) => {
-    asked.push(`CONNECT ${request.url}`);
+    targets.push(`CONNECT ${request.url}`);
     socket.on("error", () => undefined);
     if (tunnelTo === undefined) return void socket.end("HTTP/1.1 403 Forbidden\r\n\r\n");
     const far = connect(tunnelTo, "127.0.0.1", () => {
@@ -231,7 +231,7 @@ async function givenProxy(tunnelTo: number | undefined) {
     server.closeAllConnections();
     server.close();
   });
-  return { asked, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
+  return { targets, url: `http://127.0.0.1:${(server.address() as AddressInfo).port}` };
 }
 
 test("with an egress proxy, it resolves the names, and addresses as text are still judged here", async () => {
@@ -241,9 +241,9 @@ test("with an egress proxy, it resolves the names, and addresses as text are sti
   const sender = givenSender({ ...POLICY, proxyUrl: proxy.url }, { ...network, ca: CERTIFICATE.cert });
   expect(await sender.send(messageTo("https://169.254.169.254/"))).toEqual(NOT_PUBLIC);
   expect(await sender.send(messageTo("https://vault.internal/"))).toEqual(NOT_PUBLIC);
-  expect(proxy.asked).toEqual([]);
+  expect(proxy.targets).toEqual([]);
   const result = await sender.send(messageTo("https://hooks.example.com/"));
-  expect(proxy.asked).toEqual(["CONNECT hooks.example.com:443"]);
+  expect(proxy.targets).toEqual(["CONNECT hooks.example.com:443"]);
   expect(result).toEqual({
     outcome: "failed",
     reason: "its certificate is not valid (ERR_TLS_CERT_ALTNAME_INVALID)",
@@ -260,7 +260,7 @@ test("through an egress proxy a message is delivered, in a tunnel or in plain", 
   expect(receiver.requests).toHaveLength(1);
   const plain = await sender.send(messageTo("http://127.0.0.1:7/a"));
   expect(plain).toEqual({ outcome: "delivered", status: 200, answer: "by the proxy" });
-  expect(proxy.asked).toEqual([`CONNECT 127.0.0.1:${receiver.port}`, "POST http://127.0.0.1:7/a"]);
+  expect(proxy.targets).toEqual([`CONNECT 127.0.0.1:${receiver.port}`, "POST http://127.0.0.1:7/a"]);
 });
 
 // Guarantee: from the reload on that names a proxy, nothing goes around it.

@@ -1,4 +1,3 @@
-import type { TSchema } from "typebox";
 import { correctCharges } from "../../../ledger/corrections.ts";
 import { requireTime } from "../../../operations/access/operator-values.ts";
 import { adjustCredits } from "../../../operations/credits/adjustments.ts";
@@ -41,9 +40,12 @@ export function bookingAnswer(
   return { status: outcome === "duplicate" ? 200 : 201, body: transactionShown(entry, balance) };
 }
 
-export const bookingAnswers = (what: string, schema: TSchema = Transaction) => ({
-  200: { description: "An earlier call with this reference has made it; nothing is changed.", schema },
-  201: { description: what, schema },
+export const bookingAnswers = (what: string) => ({
+  200: {
+    description: "An earlier call with this reference has made it; nothing is changed.",
+    schema: Transaction,
+  },
+  201: { description: what, schema: Transaction },
 });
 
 export const grantOfCredits = operation("POST /accounts/{account}/grants", {

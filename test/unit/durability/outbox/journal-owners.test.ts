@@ -73,11 +73,11 @@ async function givenOtherProcess(folder: string) {
   const [command = process.execPath, ...args] = [...wayApart, process.execPath, PROGRAM, folder, OURS, "r1"];
   const child: ChildProcess = spawn(command, args, { stdio: ["pipe", "pipe", "ignore"] });
   onTestFinished(() => void child.kill("SIGKILL"));
-  let said = "";
+  let output = "";
   child.stdout!.on("data", (chunk: Buffer) => {
-    said += chunk.toString();
+    output += chunk.toString();
   });
-  await soon(() => expect(said).toContain("kept r1"));
+  await soon(() => expect(output).toContain("kept r1"));
   const pid = wayApart.length > 0 ? childOf(child.pid!) : child.pid!;
   return {
     signal: (name: NodeJS.Signals): boolean => process.kill(pid, name),
@@ -215,13 +215,13 @@ test("pipes, folders, links and huge files in the folder are not opened, and wha
   await mine.look();
   await mine.look();
   expect(mine.taken).toEqual(["r1"]);
-  const said = lines.map((line) => JSON.parse(line) as { file?: string; msg: string });
+  const logged = lines.map((line) => JSON.parse(line) as { file?: string; msg: string });
   for (const at of [1, 2, 3, 4, 5])
     expect(
-      said.filter(({ file }) => file?.endsWith(`0${at}.ndjson`)),
+      logged.filter(({ file }) => file?.endsWith(`0${at}.ndjson`)),
       `${at}`,
     ).toHaveLength(1);
-  expect(said.filter(({ file }) => file?.endsWith(".last-entries.json"))).toHaveLength(5);
+  expect(logged.filter(({ file }) => file?.endsWith(".last-entries.json"))).toHaveLength(5);
 });
 
 test("a file does not become larger than what is read, which is said", async () => {

@@ -125,7 +125,7 @@ function givenLimitedProcess(folder: string) {
     });
   const ended = once(child, "exit");
   return {
-    said: () => text.stdout.trim().split("\n"),
+    lines: () => text.stdout.trim().split("\n"),
     errors: () => text.stderr,
     lift: () => spawnSync("prlimit", ["--pid", String(child.pid), "--fsize=unlimited"]),
     async stop() {
@@ -197,8 +197,10 @@ describe("the journal", () => {
     await soon(() => expect(found).toEqual(["r3", "r4"]));
     await journal.close();
     expect(readFileSync(join(folder, theirs), "utf8")).toBe(text);
-    const said = lines.filter((each) => each.includes("of another store")).map((each) => JSON.parse(each));
-    expect(said).toMatchObject([{ level: "warn", file: theirs, store: "store-2", own_store: OURS }]);
+    const warnings = lines
+      .filter((each) => each.includes("of another store"))
+      .map((each) => JSON.parse(each));
+    expect(warnings).toMatchObject([{ level: "warn", file: theirs, store: "store-2", own_store: OURS }]);
 
     const right = await openJournal(folder, givenLog().log);
     expect(await adopted(right, "store-2")).toEqual(["r1"]);
@@ -452,10 +454,10 @@ describe("the journal", () => {
     const folder = givenFolder();
     leave(folder, line("left", OURS));
     const child = givenLimitedProcess(folder);
-    await soon(() => expect(child.said()).toEqual(["true", "false", "taken left"]));
+    await soon(() => expect(child.lines()).toEqual(["true", "false", "taken left"]));
     expect(child.errors()).toContain("the limit on the size of files (ulimit -f) is reached");
     child.lift();
-    await soon(() => expect(child.said()).toEqual(["true", "false", "taken left", "true"]));
+    await soon(() => expect(child.lines()).toEqual(["true", "false", "taken left", "true"]));
     expect(textIn(folder)).toContain('"requestId":"left"');
     await child.stop();
   }, 60_000);

@@ -416,26 +416,26 @@ describe("an answer to an upload", () => {
   };
   const uploaded = (expiresAt?: string) =>
     ({ outcome: "uploaded", url: file.downloadUrl, expiresAt }) as const;
-  const said = (data: unknown, more: object = {}) =>
+  const uploadAnswer = (data: unknown, more: object = {}) =>
     answered(200, { success: true, code: 200, msg: "File uploaded successfully", data, ...more });
   test.each<[string, AdapterResponse, Uploaded]>([
-    ["success", said(file), uploaded("2026-11-28T12:00:00.000Z")],
+    ["success", uploadAnswer(file), uploaded("2026-11-28T12:00:00.000Z")],
     [
       "a time of another zone",
-      said({ ...file, uploadedAt: "2026-11-27T20:00:00+08:00" }),
+      uploadAnswer({ ...file, uploadedAt: "2026-11-27T20:00:00+08:00" }),
       uploaded("2026-11-28T12:00:00.000Z"),
     ],
-    ["a time without a zone", said({ ...file, uploadedAt: "2026-11-27 12:00:00" }), uploaded()],
-    ["a time that is none", said({ ...file, uploadedAt: "2026-99-99T12:00:00Z" }), uploaded()],
-    ["no time", said({ ...file, uploadedAt: undefined }), uploaded()],
-    ["no address", said({ ...file, downloadUrl: null }), FAILED],
-    ["no data", said(null), FAILED],
-    ["no success", said(file, { success: false }), FAILED],
-    ["code 400", said(null, { code: 400, msg: "no file" }), refused("no file")],
-    ["code 401", said(null, { code: 401 }), GATEWAY],
+    ["a time without a zone", uploadAnswer({ ...file, uploadedAt: "2026-11-27 12:00:00" }), uploaded()],
+    ["a time that is none", uploadAnswer({ ...file, uploadedAt: "2026-99-99T12:00:00Z" }), uploaded()],
+    ["no time", uploadAnswer({ ...file, uploadedAt: undefined }), uploaded()],
+    ["no address", uploadAnswer({ ...file, downloadUrl: null }), FAILED],
+    ["no data", uploadAnswer(null), FAILED],
+    ["no success", uploadAnswer(file, { success: false }), FAILED],
+    ["code 400", uploadAnswer(null, { code: 400, msg: "no file" }), refused("no file")],
+    ["code 401", uploadAnswer(null, { code: 401 }), GATEWAY],
     ["HTTP 401", answered(401, { success: false, msg: "no" }), GATEWAY],
-    ["code 429", said(null, { code: 429 }), LIMITED],
-    ["code 500", said(null, { code: 500 }), FAILED],
+    ["code 429", uploadAnswer(null, { code: 429 }), LIMITED],
+    ["code 500", uploadAnswer(null, { code: 500 }), FAILED],
     ["HTTP 502", answered(502, HTML), FAILED],
     ["HTML with 200", answered(200, HTML), FAILED],
   ])("%s", (_, response, meaning) => {

@@ -1,10 +1,10 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Server, Socket } from "node:net";
 import type { Duplex } from "node:stream";
+import type { Exchange } from "../http-exchange.ts";
 import { ClientConnection, type ReceivedRequest } from "./client-connection.ts";
 import { type ConnectionBound, type ConnectionLimits, createConnectionLimits } from "./connection-limits.ts";
 import { ConnectionReads } from "./connection-reads.ts";
-import type { Exchange } from "./http-exchange.ts";
 
 /** Connections above a limit that stay open for a moment to be answered 503; further ones are closed at once. */
 export const REFUSED_MAX = 64;

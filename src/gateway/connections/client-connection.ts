@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
+import type { Exchange } from "../http-exchange.ts";
 import type { LimitedConnection } from "./connection-limits.ts";
-import type { Exchange } from "./http-exchange.ts";
 
 export interface ReceivedRequest {
   readonly req: IncomingMessage;

@@ -2,7 +2,7 @@ import type { RequestListener, Server, ServerOptions } from "node:http";
 import { createServer as createSecureServer, type Server as SecureServer } from "node:https";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import type { TlsMaterial } from "../config/tls.ts";
+import type { TlsMaterial } from "../../config/tls.ts";
 
 /** Not imported: node:http's `WebSocket` export loads Node's fetch client, 40 ms. Decision 0040. */
 const { createServer } = process.getBuiltinModule("node:http");
