@@ -3,6 +3,7 @@ import { requireEndpoint, requireOrder } from "../operations/access/operator-val
 import {
   fromArchive,
   oncePerReference,
+  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -123,24 +124,26 @@ export async function correctCharges(
   const list = ["corrections", reference];
   let partition = cursor === undefined ? 0 : Number(positionOf(list, cursor));
   const partitions = await partitionsOf(nodes);
-  const found = { charges: 0, corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
-  const all: WrongCharge[] = [];
-  for (; partition < partitions && found.charges < CHARGES_MAX; partition++) {
+  const found = { corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
+  let all: WrongCharge[] = [];
+  for (; partition < partitions && all.length < CHARGES_MAX; partition++) {
     const { wrong, refunded } = await wrongCharges(nodes, partition, wanted);
     found.refunded += refunded;
-    found.charges += wrong.length;
-    all.push(...wrong.slice(0, SHOWN_MAX - all.length));
-    for (const one of wrong) {
-      const outcome = terms.isDryRun
-        ? await foreseen(nodes, one, wanted)
-        : await correctOne(nodes, one, wanted, actor, readArchived);
-      found[outcome]++;
-      if (outcome === "corrected") found.credits += one.credits;
-    }
+    all = all.concat(wrong);
+  }
+  // A reference that was used with another price is refused before anything is given back.
+  const outcomes: Outcome[] = [];
+  for (const one of all) outcomes.push(await foreseen(nodes, one, wanted));
+  for (const [at, one] of all.entries()) {
+    const outcome = terms.isDryRun
+      ? outcomes[at]!
+      : await correctOne(nodes, one, wanted, actor, readArchived);
+    found[outcome]++;
+    if (outcome === "corrected") found.credits += one.credits;
   }
   const corrected = terms.isDryRun ? 0 : found.corrected;
   const next = partition < partitions ? cursorOf(list, String(partition)) : undefined;
-  return { ...found, corrected, shown: all, next };
+  return { ...found, charges: all.length, corrected, shown: all.slice(0, SHOWN_MAX), next };
 }
 
 /** Credits to give back, by path and amount charged. */
@@ -245,23 +248,30 @@ async function chargesInRedis(
   }
 }
 
+type Outcome = "corrected" | "repeated" | "refunded" | "running";
+
+/** @throws OperatorError as the correction would of its reference */
 async function foreseen(
   nodes: RedisNodes,
-  { entry: { partition, accountId, requestId } }: WrongCharge,
-  { reference }: CorrectionTerms,
-): Promise<"corrected" | "repeated" | "refunded" | "running"> {
+  { entry: { partition, accountId, requestId }, credits }: WrongCharge,
+  { reference: ofAll }: CorrectionTerms,
+): Promise<Outcome> {
   const redis = nodes.of(partition);
-  const { refunds } = accountNames(partition, accountId);
+  const { refunds, references } = accountNames(partition, accountId);
+  const reference = referenceOf(ofAll, requestId);
+  const used = await redis.hget(references, reference);
+  if (used !== null && used !== meaningOf(credits)) throw otherUse(reference, used, meaningOf(credits));
   const record = requestOf(await redis.get(requestName(partition, requestId)));
   const { state, refunded, charged_again: chargedAgain } = record;
   const earlier = await redis.hget(refunds, requestId);
-  if (earlier === referenceOf(reference, requestId)) return "repeated";
+  if (earlier === reference) return "repeated";
   if ((refunded !== undefined && chargedAgain === undefined) || earlier !== null) return "refunded";
   return state === "bound" ? "running" : "corrected";
 }
 
 /** Of the correction of one charge. @param ofAll that of the call */
 const referenceOf = (ofAll: string, requestId: string): string => `${ofAll} ${requestId}`;
+const meaningOf = (credits: number): string => `adjustment ${credits}`;
 
 async function correctOne(
   nodes: RedisNodes,
@@ -269,10 +279,10 @@ async function correctOne(
   { reference: ofAll, reason }: CorrectionTerms,
   actor: Actor,
   readArchived: ReadArchived | undefined,
-): Promise<"corrected" | "repeated" | "refunded" | "running"> {
+): Promise<Outcome> {
   const reference = referenceOf(ofAll, requestId);
   const { outcome } = await oncePerReference(
-    { nodes, accountId, reference, standsFor: `adjustment ${credits}`, readArchived },
+    { nodes, accountId, reference, standsFor: meaningOf(credits), readArchived },
     (lookedUp) =>
       scriptsOf(nodes.of(partition)).run(correct, {
         ...{ partition, accountId, requestId, credits, reference, reason, lookedUp, actor },

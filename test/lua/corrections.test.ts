@@ -147,6 +147,17 @@ test("a dry run tells what this reference gave back before from what was refunde
   );
 });
 
+// Guarantee: a call whose reference was used with another price changes nothing, whichever charges it finds first.
+test("a repeat with another price gives nothing back, and a dry run says so", async () => {
+  const { terms } = await givenHour();
+  await run(terms);
+  const before = await balances();
+  const wider = { ...terms, fromMs: 0, prices: [{ ...WRONG[0]!, correct: 20 }] };
+  for (const isDryRun of [true, false])
+    await expect(run({ ...wider, isDryRun })).rejects.toMatchObject({ problem: "reference_mismatch" });
+  expect(await balances()).toEqual(before);
+});
+
 // Guarantee: who paid a wrong price gets the difference, also where the charge was given back and taken again before.
 test("a charge that was taken again since its task completed late is corrected, once", async () => {
   const { stage, terms } = await givenHour();
