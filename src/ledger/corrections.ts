@@ -1,4 +1,5 @@
 import { API_PREFIX } from "../domain/endpoints.ts";
+import { multipliedPrice } from "../domain/money.ts";
 import { requireEndpoint, requireOrder } from "../operations/access/operator-values.ts";
 import {
   fromArchive,
@@ -37,7 +38,7 @@ export const CLOCK_SLACK_MS = 60_000;
 /** Copying and trimming may go on meanwhile. */
 const READS_MAX = 3;
 
-/** A price that was in force by mistake: what was charged, and what should have been. */
+/** A list price that was in force by mistake, and what it should have been. */
 interface WrongPrice {
   endpoint: string;
   charged: number;
@@ -71,11 +72,11 @@ interface ArchivedCharges {
   archivedTo: string;
 }
 
-/** From `fromMs` until before `toMs`, by endpoint and amount. @throws Error if the archive is unavailable, another store's, or incomplete */
+/** From `fromMs` until before `toMs`, by endpoint and list price, or amount. @throws Error if the archive is unavailable, another store's, or incomplete */
 export type FindArchivedCharges = (
   nodes: RedisNodes,
   partition: number,
-  of: { fromMs: number; toMs: number; charged: readonly { endpoint: string; amount: number }[] },
+  of: { fromMs: number; toMs: number; charged: readonly { endpoint: string; price: number }[] },
 ) => Promise<ArchivedCharges>;
 
 export interface CorrectionLookUps {
@@ -110,8 +111,8 @@ export async function correctCharges(
   { readArchived, findCharges }: CorrectionLookUps = {},
 ): Promise<Corrections> {
   const { reference, cursor } = terms;
-  const amounts = amountsOf(terms.prices);
-  const wanted = { ...terms, reason: requireReason(terms.reason), amounts, findCharges };
+  const rightPrices = rightPricesOf(terms.prices);
+  const wanted = { ...terms, reason: requireReason(terms.reason), rightPrices, findCharges };
   requireOrder(terms.fromMs, terms.toMs);
   requireReference(reference);
   if (reference.length > REFERENCE_CHARS_MAX)
@@ -146,13 +147,13 @@ export async function correctCharges(
   return { ...found, charges: all.length, corrected, shown: all.slice(0, SHOWN_MAX), next };
 }
 
-/** Credits to give back, by path and amount charged. */
-function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
-  const amounts = new Map<string, number>();
+/** List prices by path and wrong list price. */
+function rightPricesOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
+  const rightPrices = new Map<string, number>();
   for (const [at, { endpoint: text, charged, correct: right }] of prices.entries()) {
     const endpoint = requireEndpoint(text, `prices/${at}/endpoint`);
     const name = `${API_PREFIX}${endpoint} ${charged}`;
-    if (amounts.has(name))
+    if (rightPrices.has(name))
       throw new OperatorError(`${endpoint} at ${charged} is listed twice`, "invalid", `prices/${at}`);
     if (right >= charged)
       throw new OperatorError(
@@ -160,13 +161,13 @@ function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
         "invalid",
         `prices/${at}/correct`,
       );
-    amounts.set(name, charged - right);
+    rightPrices.set(name, right);
   }
-  return amounts;
+  return rightPrices;
 }
 
 type Wanted = CorrectionTerms & {
-  amounts: ReadonlyMap<string, number>;
+  rightPrices: ReadonlyMap<string, number>;
   findCharges: FindArchivedCharges | undefined;
 };
 
@@ -199,14 +200,14 @@ const isCutAfter = ({ lastEntry, atMs }: Cut, { fromMs }: Wanted): boolean =>
 async function archivedCharges(
   nodes: RedisNodes,
   partition: number,
-  { fromMs, toMs, amounts, findCharges }: Wanted,
+  { fromMs, toMs, rightPrices, findCharges }: Wanted,
 ): Promise<ArchivedCharges> {
   const gone = "charges of that time have left Redis for the archive";
   if (!findCharges)
     throw new OperatorError(`${gone}; set ARCHIVE_URL and run this again`, "unavailable", "from");
-  const charged = Array.from(amounts.keys(), (name) => {
-    const [endpoint = "", amount] = name.split(" ");
-    return { endpoint, amount: Number(amount) };
+  const charged = Array.from(rightPrices.keys(), (name) => {
+    const [endpoint = "", price] = name.split(" ");
+    return { endpoint, price: Number(price) };
   });
   return fromArchive(
     () => findCharges(nodes, partition, { fromMs, toMs, charged }),
@@ -218,7 +219,7 @@ async function archivedCharges(
 async function chargesInRedis(
   nodes: RedisNodes,
   partition: number,
-  { fromMs, toMs, priceList, amounts }: Wanted,
+  { fromMs, toMs, priceList, rightPrices }: Wanted,
   archived: ArchivedCharges | undefined,
 ): Promise<WrongCharges> {
   const [found, refunded] = [new Map<string, WrongCharge>(), new Map<string, WrongCharge>()];
@@ -231,9 +232,12 @@ async function chargesInRedis(
       from.delete(requestId);
       if (one) to.set(requestId, one);
     }
-    const credits = kind === "charge" && amounts.get(`${endpoint} ${-amount}`);
-    if (!credits || atMs < fromMs || atMs >= toMs) return;
-    if (priceList !== undefined && detailsOf(entry).price_list !== priceList) return;
+    if (kind !== "charge" || atMs < fromMs || atMs >= toMs) return;
+    const { list_price: listPrice = -amount, multiplier = "1", price_list: ofList } = detailsOf(entry);
+    const rightPrice = rightPrices.get(`${endpoint} ${listPrice}`);
+    if (rightPrice === undefined || (priceList !== undefined && ofList !== priceList)) return;
+    const credits = -amount - multipliedPrice(rightPrice, multiplier);
+    if (credits <= 0) return;
     (archived?.refunded.has(requestId) ? refunded : found).set(requestId, { entry, credits });
   };
   for (const entry of archived?.charges ?? []) consider(entry);

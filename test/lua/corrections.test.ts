@@ -10,6 +10,7 @@ import { detailsOf, kindOf } from "../../src/records/ledger-entries.ts";
 import { accountNames, requestName } from "../../src/records/names.ts";
 import { CHECKS_FROZEN, createScriptRunner, scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { createClient } from "../support/client.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import {
@@ -209,6 +210,32 @@ test("a time before the first charge needs no archive where nothing has left Red
   const { charges } = await run({ ...terms, isDryRun: true });
   for (const fromMs of [0, -1000])
     expect(await run({ ...terms, fromMs, isDryRun: true })).toMatchObject({ charges: charges + 1 });
+});
+
+// Guarantee: with a multiplier the difference is that of the multiplied prices, and a right price that equals the wrong one stays.
+test("charges of accounts with a multiplier are found by their list price", async () => {
+  const { stage, terms } = await givenHour();
+  const accountIds: string[] = [];
+  for (const [multiplier, price] of [
+    ["0.55", 100],
+    ["10", 10],
+    ["2", 50],
+    ["0.01", 100],
+  ] as const) {
+    const key = await stage.givenKey({ accountId: randomId("times"), credits: 1000 });
+    await changeAccount(stage.redis, key.names.account, { price_multiplier: multiplier });
+    const request = stage.request(key, { price });
+    await stage.givenTask(request);
+    await stage.observe(request, "completed");
+    accountIds.push(key.accountId);
+  }
+  await nextMs();
+  const { shown } = await run({ ...terms, toMs: Date.now() });
+  const found = shown.filter(({ entry }) => accountIds.includes(entry.accountId));
+  // 55 was charged, and 10 times 0.55 is 6. At 0.01 it is 1 credit for either price.
+  expect(found.map(({ entry, credits }) => [entry.accountId, credits])).toEqual([[accountIds[0], 49]]);
+  expect((await readAccount(nodes, accountIds[0]!)).balance).toBe(1000 - 6);
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
 });
 
 // Guarantee: two corrections whose times meet give back each charge between them, and none twice.
