@@ -9,7 +9,7 @@ import { createStage, type Stage, times } from "../support/store.ts";
 import { changeCounters, setKeyFields } from "../support/stored-records.ts";
 import { changeRequest } from "../support/stored-requests.ts";
 
-// What the ledger check adds up in slices while an account changes: credits that are held, with HOLDING or, where the partition
+// Sums of the ledger check over slices of an account that changes: credits that are held, with HOLDING or, where the partition
 // has too many holds for that, slice by slice; and the open requests of a key.
 
 const KEYS = 120;
