@@ -402,6 +402,29 @@ test.each([".", ".."])("no new account is called %s; one that there is goes on",
   await redis.client.del(account);
 });
 
+// Guarantee: what is given with a suspension takes effect with it, and an account that is as by default stores nothing of it.
+test("a suspension changes what else is given, and defaults are not stored", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const { account } = accountNames(partitionOf(accountId, 64), accountId);
+  const stored = () => redis.client.hmget(account, "status", "label", "alerts", "price_multiplier");
+  const creditsBelow = [9, 100, 20, 9, 300];
+  const changes = { status: "suspended", label: "late", creditsBelow, priceMultiplier: 0.5 } as const;
+  await patchAccount(nodes, accountId, changes, ANN);
+  expect(await stored()).toEqual(["suspended", "late", "300 100 20 9", "0.5"]);
+  const usual = { status: "active", label: null, creditsBelow: [], priceMultiplier: 1 } as const;
+  await patchAccount(nodes, accountId, usual, ANN);
+  expect(await stored()).toEqual([null, null, null, null]);
+});
+
+// Guarantee: a client that sends a key back as it read it is not refused because the key has ended meanwhile.
+test("an expiry that has passed may be written back, and no other past one", async () => {
+  const { keyId, accountId } = await issueKey(nodes, {}, ANN);
+  await setKeyFields(redis.client, keyNames(partitionOf(accountId, 64), keyId).key, { expires_at: 1000 });
+  const key = await findKey(nodes, keyId);
+  expect(await changeKey(nodes, key, { expiresAtMs: 1000, label: "old" }, ANN)).toBe("changed");
+  expect(await refusal(changeKey(nodes, key, { expiresAtMs: 1001 }, ANN))).toBe("invalid");
+});
+
 test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 253_402_300_800_000])(
   "no key gets the expiry %d, which is no time",
   async (expiresAtMs) => {
