@@ -416,13 +416,32 @@ test("a suspension changes what else is given, and defaults are not stored", asy
   expect(await stored()).toEqual([null, null, null, null]);
 });
 
-// Guarantee: a client that sends a key back as it read it is not refused because the key has ended meanwhile.
-test("an expiry that has passed may be written back, and no other past one", async () => {
-  const { keyId, accountId } = await issueKey(nodes, {}, ANN);
-  await setKeyFields(redis.client, keyNames(partitionOf(accountId, 64), keyId).key, { expires_at: 1000 });
-  const key = await findKey(nodes, keyId);
-  expect(await changeKey(nodes, key, { expiresAtMs: 1000, label: "old" }, ANN)).toBe("changed");
-  expect(await refusal(changeKey(nodes, key, { expiresAtMs: 1001 }, ANN))).toBe("invalid");
+// Guarantee: a key that may be used from some addresses only does not lose that by a change of its endpoints, nor the other way round.
+test("a change of one kind of restrictions keeps the other", async () => {
+  const { keyId } = await issueKey(nodes, {}, ANN);
+  const change = async (changes: Parameters<typeof changeKey>[2]) => {
+    await changeKey(nodes, await findKey(nodes, keyId), changes, ANN);
+    const { endpoints, addresses } = (await findKey(nodes, keyId)).restrictions;
+    return [endpoints, addresses];
+  };
+  const [endpoints, addresses] = [["gen2/text-to-video"], ["10.0.0.0/8"]];
+  expect(await change({ allowedAddresses: addresses })).toEqual([undefined, addresses]);
+  expect(await change({ allowedEndpoints: endpoints })).toEqual([endpoints, addresses]);
+  expect(await change({ allowedAddresses: ["10.1.0.0/16"] })).toEqual([endpoints, ["10.1.0.0/16"]]);
+});
+
+// Guarantee: a rotation gives no key a longer life, and without an overlap the old key ends for good.
+test("a rotated key ends no later than it would have, and an expired one is not rotated", async () => {
+  const expiresAtMs = Date.now() + DAY_MS;
+  const given = async () => findKey(nodes, (await issueKey(nodes, { expiresAtMs }, ANN)).keyId);
+  const [long, none, expired] = [await given(), await given(), await given()];
+  expect(await rotateKey(nodes, long, 2 * DAY_MS, ANN)).toMatchObject({ oldEndsAtMs: expiresAtMs });
+  expect(await findKey(nodes, long.keyId)).toMatchObject({ expiresAtMs, status: "active" });
+  await rotateKey(nodes, none, 0, ANN);
+  expect(await findKey(nodes, none.keyId)).toMatchObject({ expiresAtMs, status: "revoked" });
+  await setKeyFields(redis.client, keyNames(expired.partition, expired.keyId).key, { expires_at: 1000 });
+  const rotated = rotateKey(nodes, await findKey(nodes, expired.keyId), 0, ANN);
+  await expect(rotated).rejects.toMatchObject({ problem: "key_expired" });
 });
 
 test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 253_402_300_800_000])(
