@@ -34,14 +34,18 @@ const OF_TASK = `
     SELECT request_id FROM tollgate.ledger_entries WHERE task_id = $1 AND kind = 'charge' ORDER BY at DESC LIMIT 1
   )`;
 
+/** A price is in the details where the amount is another, or a list begins at a time; what is too much is left out later. */
 const OF_PRICES = `
   SELECT e.*, coalesce((
     SELECT sum(r.amount) FROM tollgate.ledger_entries r
     WHERE r.request_id = e.request_id AND r.partition = e.partition AND r.kind = 'refund'
   ), 0) > 0 AS is_refunded
   FROM tollgate.ledger_entries e
-  JOIN unnest($5::text[], $6::bigint[]) AS wrong(endpoint, amount) ON e.endpoint = wrong.endpoint AND e.amount = -wrong.amount
-  WHERE e.partition = $1 AND e.id_ms >= $2 AND e.at >= $3 AND e.at < $4 AND e.kind = 'charge'
+  WHERE e.partition = $1 AND e.id_ms >= $2 AND e.at >= $3 AND e.at < $4 AND e.kind = 'charge' AND EXISTS (
+    SELECT FROM unnest($5::text[], $6::bigint[]) AS wrong(endpoint, price)
+    WHERE e.endpoint = wrong.endpoint
+      AND (e.amount = -wrong.price OR starts_with(e.details, '{"list_price":' || wrong.price || ','))
+  )
   ORDER BY e.id_ms, e.id_number`;
 
 interface ChargeRow extends EntryRow {
@@ -88,7 +92,7 @@ export function moneyLookUps(url: string) {
       const archivedTo = await requireCompleteSince(nodes, query, partition, sinceMs);
       const rows = await query<EntryRow & { is_refunded: boolean }>(OF_PRICES, [
         ...[partition, sinceMs, new Date(fromMs).toISOString(), new Date(toMs).toISOString()],
-        ...[charged.map(({ endpoint }) => endpoint), charged.map(({ amount }) => amount)],
+        ...[charged.map(({ endpoint }) => endpoint), charged.map(({ price }) => price)],
       ]);
       const charges = rows.map(entryOf);
       const refunded = new Set(charges.filter((_, at) => rows[at]!.is_refunded).map((one) => one.requestId));

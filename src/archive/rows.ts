@@ -77,7 +77,7 @@ function moment(ms: string | number | undefined): string | null {
   return atMs === undefined ? null : new Date(atMs).toISOString();
 }
 
-const ACCOUNT_SETTINGS: readonly string[] = [
+export const ACCOUNT_SETTINGS: readonly string[] = [
   ...["label", "metadata", "status", "revision", "limited", "alerts", "price_multiplier"],
   ...TIER_LIMITS.map(({ name }) => name),
 ];

@@ -1,5 +1,4 @@
 import type { Redis } from "ioredis";
-import { LIMITS } from "../domain/limits.ts";
 import { partsOf } from "../ledger/charges.ts";
 import {
   addEntry,
@@ -18,14 +17,14 @@ import {
   type LedgerEntry,
   readLedger,
 } from "../records/ledger-entries.ts";
-import { accountNames, archiveNames, keyNames, partitionNames } from "../records/names.ts";
+import { accountNames, archiveNames, partitionNames } from "../records/names.ts";
 import { moneyOf } from "../records/packed-fields.ts";
-import type { KeyFields } from "../records/records.ts";
 import { readsOfMost, type Unread } from "../redis/partition-reads.ts";
 import { listPages, many } from "../redis/pipelines.ts";
 import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
-import { archivableMs, archivableText, ENTRY_TEXTS, type EntryRow, entryOf, type KeyRow } from "./rows.ts";
+import { archivableText, ENTRY_TEXTS, type EntryRow, entryOf } from "./rows.ts";
 import type { ArchiveQuery } from "./tables.ts";
+import { verifyRecords } from "./verify-records.ts";
 
 const PAGE = 500;
 
@@ -61,7 +60,7 @@ const ENTRIES = `
 const COUNT = "SELECT count(*) AS entries FROM tollgate.ledger_entries WHERE partition = $1";
 const ENTRY = "SELECT * FROM tollgate.ledger_entries WHERE partition = $1 AND id = $2";
 
-/** Compares entries, chains and keys with the store under traffic. Memory grows with a partition's accounts. @param options.rest after each page */
+/** Compares entries, chains, accounts and keys with the store under traffic. Memory grows with a partition's accounts. @param options.rest after each page */
 export async function verifyArchive(
   nodes: RedisNodes,
   query: ArchiveQuery,
@@ -119,7 +118,7 @@ async function verifyPartition(run: Run, redis: Redis, partition: number): Promi
   result.accounts += fold.accounts.size;
   checkpoints.end(until);
   await compareBalances(run, redis, partition, fold);
-  result.keys += await verifyArchivedKeys(redis, partition, { query, report, step: run.step });
+  result.keys += await verifyRecords(redis, partition, run);
 }
 
 /** The archive's entries up to one, which is in the last page or before it; that page may be empty. */
@@ -273,120 +272,4 @@ async function compareBalances(
     }
     await step();
   }
-}
-
-type ComparedRow = Omit<KeyRow, "created_at">;
-
-const KEYS = `
-  SELECT key_id, account_id, sha256, tier, limits, expires_at, revoked_at, rotated_to, settings
-  FROM tollgate.api_keys WHERE key_id = ANY($1)`;
-
-const KEYS_AFTER = `
-  SELECT key_id, account_id, gone FROM (
-    SELECT DISTINCT ON (key_id) key_id, account_id, gone FROM tollgate.api_key_versions
-    WHERE partition = $1 AND key_id > $2 ORDER BY key_id, version DESC
-  ) latest ORDER BY key_id LIMIT ${PAGE}`;
-
-const LATEST = "SELECT gone FROM tollgate.api_key_versions WHERE key_id = $1 ORDER BY version DESC LIMIT 1";
-
-/** Compares keys; one with an uncopied change is left out. @returns how many were compared */
-async function verifyArchivedKeys(
-  redis: Redis,
-  partition: number,
-  { query, report, step }: { query: ArchiveQuery; report: Report; step(): Promise<void> },
-): Promise<number> {
-  let compared = 0;
-  for await (const accountIds of listPages(redis, partitionNames(partition).accounts)) {
-    const owned = await many<string[], string>(redis, accountIds, (pipe, accountId) =>
-      pipe.zrange(accountNames(partition, accountId).keys, "0", "-1"),
-    );
-    const keyIds = owned.flat();
-    const archived = new Map((await query<ComparedRow>(KEYS, [keyIds])).map((row) => [row.key_id, row]));
-    const stored = await many<KeyFields, string>(redis, keyIds, (pipe, keyId) =>
-      pipe.hgetall(keyNames(partition, keyId).key),
-    );
-    const differing = keyIds.filter(
-      (keyId, at) => keyDifference(stored[at]!, archived.get(keyId)) !== undefined,
-    );
-    for (const keyId of differing) {
-      const { accountId, difference } = await differenceThatStays(redis, partition, keyId, query);
-      if (difference !== undefined) report("archive", accountId, `key ${keyId}: ${difference}`);
-    }
-    compared += keyIds.length;
-    await step();
-  }
-  await findLostKeys(redis, partition, { query, report, step });
-  return compared;
-}
-
-/**
- * Record, note, archive, record again: without a note the archive has all that the first reading saw, and what differs in
- * the same way from both readings did not change between them.
- */
-async function differenceThatStays(redis: Redis, partition: number, keyId: string, query: ArchiveQuery) {
-  const read = (): Promise<KeyFields> => redis.hgetall(keyNames(partition, keyId).key);
-  const before = await read();
-  const isNoted = await isNotedAsChanged(redis, partition, keyId);
-  const [row] = await query<ComparedRow>(KEYS, [[keyId]]);
-  const difference = keyDifference(await read(), row);
-  const stays = !isNoted && keyDifference(before, row) === difference;
-  return { accountId: before.account_id ?? "", difference: stays ? difference : undefined };
-}
-
-const isNotedAsChanged = async (redis: Redis, partition: number, keyId: string): Promise<boolean> =>
-  (await redis.hexists(archiveNames(partition).changed, `key ${keyId}`)) === 1;
-
-async function findLostKeys(
-  redis: Redis,
-  partition: number,
-  { query, report, step }: { query: ArchiveQuery; report: Report; step(): Promise<void> },
-): Promise<void> {
-  let last: string | undefined = "";
-  while (last !== undefined) {
-    const page: { key_id: string; account_id: string; gone: boolean }[] = await query(KEYS_AFTER, [
-      partition,
-      last,
-    ]);
-    const current = page.filter(({ gone }) => !gone);
-    const stored = await many<number, { key_id: string }>(redis, current, (pipe, { key_id }) =>
-      pipe.exists(keyNames(partition, key_id).key),
-    );
-    for (const { key_id, account_id } of current.filter((_, at) => stored[at] === 0)) {
-      if (await isNotedAsChanged(redis, partition, key_id)) continue;
-      // After the note: a key that was taken away meanwhile is gone there by now.
-      const [again] = await query<{ gone: boolean }>(LATEST, [key_id]);
-      if (again?.gone === false)
-        report("archive", account_id, `key ${key_id}: is in the archive, and not in Redis`);
-    }
-    await step();
-    last = page.length < PAGE ? undefined : page.at(-1)?.key_id;
-  }
-}
-
-function keyDifference(fields: KeyFields, row: ComparedRow | undefined): string | undefined {
-  if (fields.account_id === undefined) return undefined;
-  if (!row) return "is not in the archive";
-  const pairs: [name: string, stored: string | undefined, archived: string | null | undefined][] = [
-    ["account", fields.account_id, row.account_id],
-    ["sha256", fields.sha256, row.sha256],
-    ["tier", archivableText(fields.tier ?? ""), row.tier],
-    ...LIMITS.map(
-      ({ name }) =>
-        [name, fields[name], row.limits[name]] as [string, string | undefined, string | undefined],
-    ),
-    ["expires_at", momentText(fields.expires_at), row.expires_at && String(row.expires_at.getTime())],
-    ["revoked_at", momentText(fields.revoked_at), row.revoked_at && String(row.revoked_at.getTime())],
-    ["restrictions", fields.restrictions, row.settings.restrictions],
-    ["rotated_to", fields.rotated_to, row.rotated_to],
-  ];
-  const differs = pairs.filter(([, stored = "", archived]) => stored !== (archived ?? ""));
-  if (differs.length === 0) return undefined;
-  return differs
-    .map(([name, stored, archived]) => `${name} ${archived} in the archive, ${stored} in Redis`)
-    .join(", ");
-}
-
-function momentText(ms: string | undefined): string | undefined {
-  const atMs = archivableMs(ms);
-  return atMs === undefined ? undefined : String(atMs);
 }

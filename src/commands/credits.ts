@@ -97,7 +97,8 @@ export const creditsCommand = group(
         "--from <time>": "when the wrong price began, such as 2026-11-01T10:00:00Z",
         "--to <time>": "when it ended, itself not included",
         "--prices <list>": {
-          about: "endpoint:charged:correct, with commas between, such as gen2/text-to-video:20:10",
+          about:
+            "endpoint:charged:correct in list prices, with commas between, such as gen2/text-to-video:20:10",
           parse: pricesOf,
         },
         "--price-list <file>": "only charges by this price file, as transactions name it",

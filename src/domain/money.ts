@@ -8,24 +8,35 @@ export interface Money {
   currency: string;
 }
 
-export function readMoney(amount: string, currency: string): Money | { problem: string } {
-  if (!CODES.has(currency))
-    return { problem: `${JSON.stringify(currency)} is no currency of ISO 4217, such as USD` };
+export function readMoney(
+  amount: string,
+  currency: string,
+): Money | { problem: string; wrong: "amount" | "currency" } {
+  if (!CODES.has(currency)) {
+    const problem = `${JSON.stringify(currency)} is no currency of ISO 4217, such as USD`;
+    return { problem, wrong: "currency" };
+  }
   const digits = digitsOf(currency);
   const example = digits === 0 ? "9" : `9.${"9".padEnd(digits, "0")}`;
   const { whole, part = "" } = DECIMAL.exec(amount)?.groups ?? {};
   const given = part.replace(/0+$/, "");
-  if (whole === undefined || given.length > digits)
-    return { problem: `an amount of ${currency} is a decimal text such as "${example}", not negative` };
+  if (whole === undefined || given.length > digits) {
+    const problem = `an amount of ${currency} is a decimal text such as "${example}", not negative`;
+    return { problem, wrong: "amount" };
+  }
   return { amount: digits === 0 ? whole : `${whole}.${given.padEnd(digits, "0")}`, currency };
 }
 
+/** By ISO 4217; all others have two. `Intl` follows CLDR, which has none for HUF, COP and others, and changes with Node. */
+const CURRENCIES_BY_DIGITS = {
+  0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX UYI VND VUV XAF XOF XPF",
+  3: "BHD IQD JOD KWD LYD OMR TND",
+  4: "CLF UYW",
+};
+
 function digitsOf(currency: string): number {
-  const { maximumFractionDigits = 2 } = new Intl.NumberFormat("en", {
-    style: "currency",
-    currency,
-  }).resolvedOptions();
-  return maximumFractionDigits;
+  const found = Object.entries(CURRENCIES_BY_DIGITS).find(([, codes]) => codes.includes(currency));
+  return Number(found?.[0] ?? 2);
 }
 
 /** By currency, in the order of their codes. Exact, whatever the amounts. */

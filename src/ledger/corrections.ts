@@ -1,8 +1,10 @@
 import { API_PREFIX } from "../domain/endpoints.ts";
+import { multipliedPrice } from "../domain/money.ts";
 import { requireEndpoint, requireOrder } from "../operations/access/operator-values.ts";
 import {
   fromArchive,
   oncePerReference,
+  otherUse,
   type ReadArchived,
   requireReason,
   requireReference,
@@ -36,7 +38,7 @@ export const CLOCK_SLACK_MS = 60_000;
 /** Copying and trimming may go on meanwhile. */
 const READS_MAX = 3;
 
-/** A price that was in force by mistake: what was charged, and what should have been. */
+/** A list price that was in force by mistake, and what it should have been. */
 interface WrongPrice {
   endpoint: string;
   charged: number;
@@ -70,11 +72,11 @@ interface ArchivedCharges {
   archivedTo: string;
 }
 
-/** From `fromMs` until before `toMs`, by endpoint and amount. @throws Error if the archive is unavailable, another store's, or incomplete */
+/** From `fromMs` until before `toMs`, by endpoint and list price, or amount. @throws Error if the archive is unavailable, another store's, or incomplete */
 export type FindArchivedCharges = (
   nodes: RedisNodes,
   partition: number,
-  of: { fromMs: number; toMs: number; charged: readonly { endpoint: string; amount: number }[] },
+  of: { fromMs: number; toMs: number; charged: readonly { endpoint: string; price: number }[] },
 ) => Promise<ArchivedCharges>;
 
 export interface CorrectionLookUps {
@@ -109,8 +111,8 @@ export async function correctCharges(
   { readArchived, findCharges }: CorrectionLookUps = {},
 ): Promise<Corrections> {
   const { reference, cursor } = terms;
-  const amounts = amountsOf(terms.prices);
-  const wanted = { ...terms, reason: requireReason(terms.reason), amounts, findCharges };
+  const rightPrices = rightPricesOf(terms.prices);
+  const wanted = { ...terms, reason: requireReason(terms.reason), rightPrices, findCharges };
   requireOrder(terms.fromMs, terms.toMs);
   requireReference(reference);
   if (reference.length > REFERENCE_CHARS_MAX)
@@ -123,33 +125,35 @@ export async function correctCharges(
   const list = ["corrections", reference];
   let partition = cursor === undefined ? 0 : Number(positionOf(list, cursor));
   const partitions = await partitionsOf(nodes);
-  const found = { charges: 0, corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
-  const all: WrongCharge[] = [];
-  for (; partition < partitions && found.charges < CHARGES_MAX; partition++) {
+  const found = { corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
+  let all: WrongCharge[] = [];
+  for (; partition < partitions && all.length < CHARGES_MAX; partition++) {
     const { wrong, refunded } = await wrongCharges(nodes, partition, wanted);
     found.refunded += refunded;
-    found.charges += wrong.length;
-    all.push(...wrong.slice(0, SHOWN_MAX - all.length));
-    for (const one of wrong) {
-      const outcome = terms.isDryRun
-        ? await foreseen(nodes, one, wanted)
-        : await correctOne(nodes, one, wanted, actor, readArchived);
-      found[outcome]++;
-      if (outcome === "corrected") found.credits += one.credits;
-    }
+    all = all.concat(wrong);
+  }
+  // A reference that was used with another price is refused before anything is given back.
+  const outcomes: Outcome[] = [];
+  for (const one of all) outcomes.push(await foreseen(nodes, one, wanted));
+  for (const [at, one] of all.entries()) {
+    const outcome = terms.isDryRun
+      ? outcomes[at]!
+      : await correctOne(nodes, one, wanted, actor, readArchived);
+    found[outcome]++;
+    if (outcome === "corrected") found.credits += one.credits;
   }
   const corrected = terms.isDryRun ? 0 : found.corrected;
   const next = partition < partitions ? cursorOf(list, String(partition)) : undefined;
-  return { ...found, corrected, shown: all, next };
+  return { ...found, charges: all.length, corrected, shown: all.slice(0, SHOWN_MAX), next };
 }
 
-/** Credits to give back, by path and amount charged. */
-function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
-  const amounts = new Map<string, number>();
+/** List prices by path and wrong list price. */
+function rightPricesOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
+  const rightPrices = new Map<string, number>();
   for (const [at, { endpoint: text, charged, correct: right }] of prices.entries()) {
     const endpoint = requireEndpoint(text, `prices/${at}/endpoint`);
     const name = `${API_PREFIX}${endpoint} ${charged}`;
-    if (amounts.has(name))
+    if (rightPrices.has(name))
       throw new OperatorError(`${endpoint} at ${charged} is listed twice`, "invalid", `prices/${at}`);
     if (right >= charged)
       throw new OperatorError(
@@ -157,13 +161,13 @@ function amountsOf(prices: readonly WrongPrice[]): ReadonlyMap<string, number> {
         "invalid",
         `prices/${at}/correct`,
       );
-    amounts.set(name, charged - right);
+    rightPrices.set(name, right);
   }
-  return amounts;
+  return rightPrices;
 }
 
 type Wanted = CorrectionTerms & {
-  amounts: ReadonlyMap<string, number>;
+  rightPrices: ReadonlyMap<string, number>;
   findCharges: FindArchivedCharges | undefined;
 };
 
@@ -196,14 +200,14 @@ const isCutAfter = ({ lastEntry, atMs }: Cut, { fromMs }: Wanted): boolean =>
 async function archivedCharges(
   nodes: RedisNodes,
   partition: number,
-  { fromMs, toMs, amounts, findCharges }: Wanted,
+  { fromMs, toMs, rightPrices, findCharges }: Wanted,
 ): Promise<ArchivedCharges> {
   const gone = "charges of that time have left Redis for the archive";
   if (!findCharges)
     throw new OperatorError(`${gone}; set ARCHIVE_URL and run this again`, "unavailable", "from");
-  const charged = Array.from(amounts.keys(), (name) => {
-    const [endpoint = "", amount] = name.split(" ");
-    return { endpoint, amount: Number(amount) };
+  const charged = Array.from(rightPrices.keys(), (name) => {
+    const [endpoint = "", price] = name.split(" ");
+    return { endpoint, price: Number(price) };
   });
   return fromArchive(
     () => findCharges(nodes, partition, { fromMs, toMs, charged }),
@@ -215,7 +219,7 @@ async function archivedCharges(
 async function chargesInRedis(
   nodes: RedisNodes,
   partition: number,
-  { fromMs, toMs, priceList, amounts }: Wanted,
+  { fromMs, toMs, priceList, rightPrices }: Wanted,
   archived: ArchivedCharges | undefined,
 ): Promise<WrongCharges> {
   const [found, refunded] = [new Map<string, WrongCharge>(), new Map<string, WrongCharge>()];
@@ -228,9 +232,12 @@ async function chargesInRedis(
       from.delete(requestId);
       if (one) to.set(requestId, one);
     }
-    const credits = kind === "charge" && amounts.get(`${endpoint} ${-amount}`);
-    if (!credits || atMs < fromMs || atMs >= toMs) return;
-    if (priceList !== undefined && detailsOf(entry).price_list !== priceList) return;
+    if (kind !== "charge" || atMs < fromMs || atMs >= toMs) return;
+    const { list_price: listPrice = -amount, multiplier = "1", price_list: ofList } = detailsOf(entry);
+    const rightPrice = rightPrices.get(`${endpoint} ${listPrice}`);
+    if (rightPrice === undefined || (priceList !== undefined && ofList !== priceList)) return;
+    const credits = -amount - multipliedPrice(rightPrice, multiplier);
+    if (credits <= 0) return;
     (archived?.refunded.has(requestId) ? refunded : found).set(requestId, { entry, credits });
   };
   for (const entry of archived?.charges ?? []) consider(entry);
@@ -245,23 +252,30 @@ async function chargesInRedis(
   }
 }
 
+type Outcome = "corrected" | "repeated" | "refunded" | "running";
+
+/** @throws OperatorError as the correction would of its reference */
 async function foreseen(
   nodes: RedisNodes,
-  { entry: { partition, accountId, requestId } }: WrongCharge,
-  { reference }: CorrectionTerms,
-): Promise<"corrected" | "repeated" | "refunded" | "running"> {
+  { entry: { partition, accountId, requestId }, credits }: WrongCharge,
+  { reference: ofAll }: CorrectionTerms,
+): Promise<Outcome> {
   const redis = nodes.of(partition);
-  const { refunds } = accountNames(partition, accountId);
+  const { refunds, references } = accountNames(partition, accountId);
+  const reference = referenceOf(ofAll, requestId);
+  const used = await redis.hget(references, reference);
+  if (used !== null && used !== meaningOf(credits)) throw otherUse(reference, used, meaningOf(credits));
   const record = requestOf(await redis.get(requestName(partition, requestId)));
   const { state, refunded, charged_again: chargedAgain } = record;
   const earlier = await redis.hget(refunds, requestId);
-  if (earlier === referenceOf(reference, requestId)) return "repeated";
+  if (earlier === reference) return "repeated";
   if ((refunded !== undefined && chargedAgain === undefined) || earlier !== null) return "refunded";
   return state === "bound" ? "running" : "corrected";
 }
 
 /** Of the correction of one charge. @param ofAll that of the call */
 const referenceOf = (ofAll: string, requestId: string): string => `${ofAll} ${requestId}`;
+const meaningOf = (credits: number): string => `adjustment ${credits}`;
 
 async function correctOne(
   nodes: RedisNodes,
@@ -269,10 +283,10 @@ async function correctOne(
   { reference: ofAll, reason }: CorrectionTerms,
   actor: Actor,
   readArchived: ReadArchived | undefined,
-): Promise<"corrected" | "repeated" | "refunded" | "running"> {
+): Promise<Outcome> {
   const reference = referenceOf(ofAll, requestId);
   const { outcome } = await oncePerReference(
-    { nodes, accountId, reference, standsFor: `adjustment ${credits}`, readArchived },
+    { nodes, accountId, reference, standsFor: meaningOf(credits), readArchived },
     (lookedUp) =>
       scriptsOf(nodes.of(partition)).run(correct, {
         ...{ partition, accountId, requestId, credits, reference, reason, lookedUp, actor },

@@ -8,6 +8,7 @@ import {
 } from "../../src/ledger/corrections.ts";
 import { verifyLedger } from "../../src/ledger/verify.ts";
 import { readAccount } from "../../src/operations/accounts/accounts.ts";
+import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { refundTask } from "../../src/operations/credits/refunds.ts";
 import type { Actor } from "../../src/records/actor.ts";
 import { partitionNames, partitionOf, requestName } from "../../src/records/names.ts";
@@ -109,6 +110,23 @@ test("charges that were taken again are corrected, whether that has left Redis o
   const numbers = { charges: 2, corrected: 2, refunded: 1, credits: 12 };
   expect(await correct(archiveLookUps(stage.url))).toMatchObject(numbers);
   expect((await readAccount(stage.nodes, "acme")).balance).toBe(balance + 12);
+  expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, violations: [] });
+});
+
+// Guarantee: the archive finds a charge by its list price, whatever the account's multiplier made of it.
+test("charges with a multiplier that have left Redis are corrected by their list price", async () => {
+  const key = await stage.givenKey("acme");
+  await patchAccount(stage.nodes, "acme", { priceMultiplier: 0.5 }, ANN);
+  await stage.ended(key);
+  await patchAccount(stage.nodes, "acme", { priceMultiplier: 2 }, ANN);
+  await stage.ended(key);
+  await patchAccount(stage.nodes, "acme", { priceMultiplier: 1 }, ANN);
+  await stage.ended(key, "failed");
+  await leave(await stage.copier());
+  const lookUps = archiveLookUps(stage.url);
+  expect(await correct(lookUps)).toMatchObject({ charges: 2, corrected: 2, credits: 3 + 12 });
+  const atFive = [{ endpoint: ENDPOINT, charged: 5, correct: 4 }];
+  expect(await correct(lookUps, { prices: atFive, reference: "five" })).toMatchObject({ charges: 0 });
   expect(await verifyLedger(stage.nodes)).toMatchObject({ ok: true, violations: [] });
 });
 

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { verifyArchive } from "../../src/archive/verify-archive.ts";
 import { verifyArchiveBeside } from "../../src/jobs/background-work.ts";
+import { patchAccount } from "../../src/operations/accounts/operator-accounts.ts";
 import { changeKey } from "../../src/operations/keys/change-key.ts";
 import type { IssuedKey } from "../../src/operations/keys/issue-key.ts";
 import { findKey } from "../../src/operations/keys/keys.ts";
@@ -57,9 +58,12 @@ test("what is not copied yet is no violation", async () => {
     { tier: "enterprise" },
     cliActor(),
   );
+  await patchAccount(stage.nodes, "acme-1", { status: "suspended" }, cliActor());
   expect(await verify()).toMatchObject({ ok: true, violations: [] });
   await copier.copy();
   expect(await verify()).toMatchObject({ ok: true, entries: 32, keys: 7 });
+  await patchAccount(stage.nodes, "acme-1", { status: "active" }, cliActor());
+  await copier.copy();
 });
 
 test("verified again and again while traffic and copying go on, nothing is wrong", async () => {
@@ -121,6 +125,19 @@ test("a key that is lost, and known to be lost in the archive after it was liste
   expect(await verifyArchive(stage.nodes, query)).toMatchObject({ ok: true, violations: [] });
 });
 
+test("a key that is lost, and not copied as lost yet, is no violation", async () => {
+  const { keyId, accountId } = await stage.givenKey("acme-losing");
+  await copier.copy();
+  const partition = partitionOf(accountId, PARTITIONS);
+  await stage.redis.del(keyNames(partition, keyId).key);
+  expect((await verify()).violations).toMatchObject([
+    { message: `key ${keyId}: is in the archive, and not in Redis` },
+  ]);
+  await stage.redis.hincrby(archiveNames(partition).changed, `key ${keyId}`, 1);
+  expect(await verify()).toMatchObject({ ok: true, violations: [] });
+  await copier.copy();
+});
+
 /** Some row of the archive, as its condition. */
 const ENTRY = "account_id = 'acme-3' AND reference = 'order'";
 const REFUND = "account_id = 'acme-3' AND reason = 'refund'";
@@ -165,6 +182,36 @@ const MISTAKES: [what: string, mistake: string, found: RegExp][] = [
     `UPDATE tollgate.api_key_versions SET tier = 'x' WHERE account_id = 'acme-3'`,
     /tier x/,
   ],
+  ...(
+    [
+      ["is revoked", "revoked_at = now()", /revoked_at \d+ in the archive, undefined in Redis/],
+      ["was replaced", "rotated_to = 'key_x'", /rotated_to key_x in the archive/],
+      ["has a limit", `limits = '{"rate_limit": "7"}'`, /rate_limit 7 in the archive/],
+      ["has a name", `settings = settings || '{"label": "x"}'`, /label x in the archive/],
+      ["may do less", `settings = settings || '{"restrictions": "x"}'`, /restrictions x in the archive/],
+    ] as const
+  ).map(([what, change, found]): [string, string, RegExp] => [
+    `only in the archive a key ${what}`,
+    `UPDATE tollgate.api_key_versions SET ${change} WHERE account_id = 'acme-3'`,
+    found,
+  ]),
+  ...(
+    [
+      ["is suspended", '"status": "suspended"', /account acme-3: status suspended in the archive/],
+      ["pays less", '"price_multiplier": "0.5"', /account acme-3: price_multiplier 0.5 in the archive/],
+      ["has a limit", '"daily_limit": "7"', /account acme-3: daily_limit 7 in the archive/],
+      ["has a name", '"label": "x"', /account acme-3: label x in the archive/],
+    ] as const
+  ).map(([what, setting, found]): [string, string, RegExp] => [
+    `only in the archive an account ${what}`,
+    `UPDATE tollgate.account_versions SET settings = settings || '{${setting}}' WHERE account_id = 'acme-3'`,
+    found,
+  ]),
+  [
+    "an account is missing",
+    "DELETE FROM tollgate.account_versions WHERE account_id = 'acme-3'",
+    /account acme-3: is not in the archive/,
+  ],
   [
     "a fork hides what is there",
     `INSERT INTO tollgate.ledger_forks (partition, fork, after, until)
@@ -177,7 +224,7 @@ test.each(MISTAKES)("it is found that %s", async (what, mistake, found) => {
   // A later entry, so that the mistake is not the newest row, up to which is compared.
   for (const key of keys) await stage.grant(key, `after ${what}`);
   await copier.copy();
-  const tables = ["ledger_rows", "api_key_versions", "ledger_forks"];
+  const tables = ["ledger_rows", "account_versions", "api_key_versions", "ledger_forks"];
   for (const table of tables)
     await stage.database.query(`CREATE TABLE kept_${table} AS SELECT * FROM tollgate.${table}`);
   await stage.database.query(mistake);

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { json, refusal, runHere } from "../support/cli.ts";
 import { until } from "../support/gateway.ts";
+import { priceListsOf } from "../support/prices.ts";
 import { randomId } from "../support/store.ts";
 import { givenManageStage, type ManageStage } from "./manage-stage.ts";
 import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
@@ -9,15 +10,18 @@ import { BOAT, TEXT_TO_VIDEO } from "./spec-stage.ts";
 
 let stage: ManageStage;
 beforeAll(async () => {
-  stage = await givenManageStage({ behaviour: { durationMs: 0 } });
+  const priceLists = priceListsOf({ "gen2/text-to-video": WRONG });
+  stage = await givenManageStage({ behaviour: { durationMs: 0 }, config: { priceLists } });
 });
 afterAll(() => stage.stop());
 
 const MINUTE_MS = 60_000;
+/** A list price that no other test has. */
+const WRONG = 39;
 const inMinutes = (minutes: number): string => new Date(Date.now() + minutes * MINUTE_MS).toISOString();
 
-/** A charge of 78 credits, or 10 times the multiplier, which no other test has, of a task that has ended. */
-async function givenWrongCharge(multiplier = 7.77) {
+/** A charge of 78 credits, or what the multiplier makes of the list price, of a task that has ended. */
+async function givenWrongCharge(multiplier = 2) {
   const accountId = await stage.givenAccount(100);
   await stage.manage("PATCH", `/accounts/${accountId}`, { body: { price_multiplier: multiplier } });
   const { key, key_id: keyId } = await stage.givenKey(accountId);
@@ -30,7 +34,7 @@ async function givenWrongCharge(multiplier = 7.77) {
 test("a wrong price is corrected once, and the command says what it found before and after", async () => {
   const { accountId } = await givenWrongCharge();
   const period = ["--from", inMinutes(-5), "--to", inMinutes(5)];
-  const terms = [...period, "--prices", "gen2/text-to-video:78:10", "--reason", "wrong price"];
+  const terms = [...period, "--prices", `gen2/text-to-video:${WRONG}:5`, "--reason", "wrong price"];
   const correct = ["credits", "correct", ...terms, "--reference", randomId("fix")];
   const balance = async () => (await json("accounts", "show", accountId)).balance;
   expect(await json(...correct, "--dry-run")).toMatchObject({ charges: 1, corrected: 0, credits: 68 });
@@ -44,7 +48,7 @@ test("a wrong price is corrected once, and the command says what it found before
 
 test("transactions of all accounts, and the accounts that spent most", async () => {
   // Accounts of all tests are in this list, which has 100 places.
-  const { accountId } = await givenWrongCharge(9.97);
+  const { accountId } = await givenWrongCharge(2.55);
   const { transactions } = await json("credits", "transactions", "--kind", "charge", "--limit", "100");
   expect(transactions).toContainEqual(expect.objectContaining({ account_id: accountId, amount: -100 }));
   expect((await runHere(["credits", "transactions"])).stdout).toContain(accountId);

@@ -160,3 +160,13 @@ async function whole() {
   const replies = await Promise.all(paths.map((path) => stage.manage("GET", path)));
   return replies.map(({ status, body }) => ({ status, body }));
 }
+
+test.each([
+  [{ amount_paid: "9.90", currency: "ZZZ" }, "/currency"],
+  [{ amount_paid: "9.901", currency: "HUF" }, "/amount_paid"],
+  [{ currency: "USD" }, "/currency"],
+])("a grant with %j is a problem of %s", async (money, path) => {
+  const body = { credits: 5, reference: "r", ...money };
+  const reply = await stage.manage("POST", `/accounts/${accountId}/grants`, { body });
+  expect(reply).toMatchObject({ status: 400, body: { code: "invalid_money", errors: [{ path }] } });
+});

@@ -9,6 +9,7 @@ import { detailsOf, kindOf } from "../../src/records/ledger-entries.ts";
 import { accountNames, requestName } from "../../src/records/names.ts";
 import { scriptsOf } from "../../src/redis/script-runner.ts";
 import { oneNode, type RedisNodes } from "../../src/redis/store-facts.ts";
+import { changeAccount } from "../support/account-money.ts";
 import { type OwnStore, openOwnStore } from "../support/own-store.ts";
 import {
   createStage,
@@ -130,7 +131,7 @@ test("exactly the charges of that price and time are found and given back, once 
   expect(own.map((entry) => detailsOf(entry).corrects)).toContain(wrong[1]!.requestId);
   await expect(
     refundTask(nodes, wrong[0]!.requestId, { reason: "r", reference: "f-2" }, ANN),
-  ).rejects.toMatchObject({ problem: "already_refunded" });
+  ).rejects.toMatchObject({ problem: "already_refunded", message: expect.stringContaining("corrected") });
   expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
 });
 
@@ -144,6 +145,17 @@ test("a dry run tells what this reference gave back before from what was refunde
   expect(await run({ ...terms, reference: "again", isDryRun: true })).toEqual(
     await run({ ...terms, reference: "again" }),
   );
+});
+
+// Guarantee: a call whose reference was used with another price changes nothing, whichever charges it finds first.
+test("a repeat with another price gives nothing back, and a dry run says so", async () => {
+  const { terms } = await givenHour();
+  await run(terms);
+  const before = await balances();
+  const wider = { ...terms, fromMs: 0, prices: [{ ...WRONG[0]!, correct: 20 }] };
+  for (const isDryRun of [true, false])
+    await expect(run({ ...wider, isDryRun })).rejects.toMatchObject({ problem: "reference_mismatch" });
+  expect(await balances()).toEqual(before);
 });
 
 // Guarantee: who paid a wrong price gets the difference, also where the charge was given back and taken again before.
@@ -197,6 +209,32 @@ test("a time before the first charge needs no archive where nothing has left Red
   const { charges } = await run({ ...terms, isDryRun: true });
   for (const fromMs of [0, -1000])
     expect(await run({ ...terms, fromMs, isDryRun: true })).toMatchObject({ charges: charges + 1 });
+});
+
+// Guarantee: with a multiplier the difference is that of the multiplied prices, and a right price that equals the wrong one stays.
+test("charges of accounts with a multiplier are found by their list price", async () => {
+  const { stage, terms } = await givenHour();
+  const accountIds: string[] = [];
+  for (const [multiplier, price] of [
+    ["0.55", 100],
+    ["10", 10],
+    ["2", 50],
+    ["0.01", 100],
+  ] as const) {
+    const key = await stage.givenKey({ accountId: randomId("times"), credits: 1000 });
+    await changeAccount(stage.redis, key.names.account, { price_multiplier: multiplier });
+    const request = stage.request(key, { price });
+    await stage.givenTask(request);
+    await stage.observe(request, "completed");
+    accountIds.push(key.accountId);
+  }
+  await nextMs();
+  const { shown } = await run({ ...terms, toMs: Date.now() });
+  const found = shown.filter(({ entry }) => accountIds.includes(entry.accountId));
+  // 55 was charged, and 10 times 0.55 is 6. At 0.01 it is 1 credit for either price.
+  expect(found.map(({ entry, credits }) => [entry.accountId, credits])).toEqual([[accountIds[0], 49]]);
+  expect((await readAccount(nodes, accountIds[0]!)).balance).toBe(1000 - 6);
+  expect(await verifyLedger(nodes)).toMatchObject({ ok: true, violations: [] });
 });
 
 // Guarantee: two corrections whose times meet give back each charge between them, and none twice.

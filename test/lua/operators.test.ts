@@ -401,6 +401,48 @@ test.each([".", ".."])("no new account is called %s; one that there is goes on",
   await redis.client.del(account);
 });
 
+// Guarantee: what is given with a suspension takes effect with it, and an account that is as by default stores nothing of it.
+test("a suspension changes what else is given, and defaults are not stored", async () => {
+  const { accountId } = await createAccount(nodes, {}, ANN);
+  const { account } = accountNames(partitionOf(accountId, 64), accountId);
+  const stored = () => redis.client.hmget(account, "status", "label", "alerts", "price_multiplier");
+  const creditsBelow = [9, 100, 20, 9, 300];
+  const changes = { status: "suspended", label: "late", creditsBelow, priceMultiplier: 0.5 } as const;
+  await patchAccount(nodes, accountId, changes, ANN);
+  expect(await stored()).toEqual(["suspended", "late", "300 100 20 9", "0.5"]);
+  const usual = { status: "active", label: null, creditsBelow: [], priceMultiplier: 1 } as const;
+  await patchAccount(nodes, accountId, usual, ANN);
+  expect(await stored()).toEqual([null, null, null, null]);
+});
+
+// Guarantee: a key that may be used from some addresses only does not lose that by a change of its endpoints, nor the other way round.
+test("a change of one kind of restrictions keeps the other", async () => {
+  const { keyId } = await issueKey(nodes, {}, ANN);
+  const change = async (changes: Parameters<typeof changeKey>[2]) => {
+    await changeKey(nodes, await findKey(nodes, keyId), changes, ANN);
+    const { endpoints, addresses } = (await findKey(nodes, keyId)).restrictions;
+    return [endpoints, addresses];
+  };
+  const [endpoints, addresses] = [["gen2/text-to-video"], ["10.0.0.0/8"]];
+  expect(await change({ allowedAddresses: addresses })).toEqual([undefined, addresses]);
+  expect(await change({ allowedEndpoints: endpoints })).toEqual([endpoints, addresses]);
+  expect(await change({ allowedAddresses: ["10.1.0.0/16"] })).toEqual([endpoints, ["10.1.0.0/16"]]);
+});
+
+// Guarantee: a rotation gives no key a longer life, and without an overlap the old key ends for good.
+test("a rotated key ends no later than it would have, and an expired one is not rotated", async () => {
+  const expiresAtMs = Date.now() + DAY_MS;
+  const given = async () => findKey(nodes, (await issueKey(nodes, { expiresAtMs }, ANN)).keyId);
+  const [long, none, expired] = [await given(), await given(), await given()];
+  expect(await rotateKey(nodes, long, 2 * DAY_MS, ANN)).toMatchObject({ oldEndsAtMs: expiresAtMs });
+  expect(await findKey(nodes, long.keyId)).toMatchObject({ expiresAtMs, status: "active" });
+  await rotateKey(nodes, none, 0, ANN);
+  expect(await findKey(nodes, none.keyId)).toMatchObject({ expiresAtMs, status: "revoked" });
+  await setKeyFields(redis.client, keyNames(expired.partition, expired.keyId).key, { expires_at: 1000 });
+  const rotated = rotateKey(nodes, await findKey(nodes, expired.keyId), 0, ANN);
+  await expect(rotated).rejects.toMatchObject({ problem: "key_expired" });
+});
+
 test.each([Number.NaN, Number.POSITIVE_INFINITY, -1, 253_402_300_800_000])(
   "no key gets the expiry %d, which is no time",
   async (expiresAtMs) => {

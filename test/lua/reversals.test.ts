@@ -260,11 +260,15 @@ test("a grant keeps its kind, its package with the price of then, and what was p
     ...["purchase", 7, { amount_paid: "900", currency: "JPY" }],
   ]);
   expect(await noted("o-6", { package: "bonus" })).toEqual(["purchase", 50, { package: "bonus" }]);
+  const euros = { premium: { ...PACKAGES.premium, currency: "EUR" } };
+  const { details } = readGrant(euros, { package: "premium", amount_paid: "30" });
+  expect(details).toMatchObject({ amount_paid: "30.00", currency: "EUR" });
   // The price of a package may change between a call and its repeat.
   const dearer = { ...PACKAGES, premium: { ...PACKAGES.premium, price: "49.90" } };
   expect(await grant("o-1", { package: "premium" }, dearer)).toMatchObject({ outcome: "duplicate" });
   for (const other of [
     { credits: 500 },
+    { credits: 500, amount_paid: "39.90" },
     { package: "premium", kind: "trial" as const },
     { package: "premium", amount_paid: "39.91" },
     { package: "premium", amount_paid: "39.90", currency: "EUR" },

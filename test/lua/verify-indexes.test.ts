@@ -137,6 +137,14 @@ test("references of more than a page are compared, one by one", async () => {
   ]);
 });
 
+test("accounts of more than a slice are compared, one by one", async () => {
+  // About 60 in each partition come before it.
+  for (const at of times(120, (nth) => nth)) await createAccount(nodes, { accountId: `aa-${at}` }, ANN);
+  expect(await found()).toEqual([]);
+  await server.client.zrem(of.byBalance, ID);
+  expect(await found()).toEqual([expect.stringContaining('by-balance: "acme-7" is missing')]);
+});
+
 test("a balance whose entries are not counted yet is no violation", async () => {
   await grantCredits(nodes, ID, 5, "later", ANN);
   expect(await found()).toEqual([]);

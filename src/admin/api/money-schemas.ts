@@ -107,8 +107,12 @@ export const NewAdjustment = t.object({
 
 const wrongPrice = t.object({
   endpoint: t.upTo(100, "In the short form, or as a path."),
-  charged: t.whole(1, CREDITS_MAX, "What was charged by mistake."),
-  correct: t.whole(0, CREDITS_MAX, "What it should have been: less."),
+  charged: t.whole(1, CREDITS_MAX, "The list price that was charged by mistake."),
+  correct: t.whole(
+    0,
+    CREDITS_MAX,
+    "The list price that it should have been: less. Of both an account with a `price_multiplier` pays its share.",
+  ),
 });
 
 export const NewCorrection = t.object({

@@ -46,7 +46,10 @@ export function packageProblems(packages: unknown): BrokenRule[] {
     const { currency = DEFAULT_CURRENCY } = value;
     if (typeof currency !== "string") return [];
     const money = readMoney(value.price, currency);
-    return "problem" in money ? [{ keys: ["packages", name, "price"], message: money.problem }] : [];
+    if (!("problem" in money)) return [];
+    return [
+      { keys: ["packages", name, money.wrong === "currency" ? "currency" : "price"], message: money.problem },
+    ];
   });
 }
 

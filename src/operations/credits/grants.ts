@@ -85,7 +85,8 @@ function paidFor(
   }
   if (kind !== "purchase") throw refused(`nothing is paid for a grant of kind ${kind}`, "amount_paid");
   const money = readMoney(amount, currency ?? bought?.currency ?? "USD");
-  if ("problem" in money) throw refused(money.problem, "amount_paid");
+  if ("problem" in money)
+    throw refused(money.problem, money.wrong === "currency" ? "currency" : "amount_paid");
   return { amount_paid: money.amount, currency: money.currency };
 }
 

@@ -44,7 +44,7 @@ export function requireReason(reason: string): string {
 const useOf = (text: string): string => /^(adjustment|refund|reversal) /.exec(text)?.[1] ?? "grant";
 
 /** @param earlier what it stands for; undefined if that was forgotten meanwhile */
-function otherUse(reference: string, earlier: string | undefined, wanted: string): OperatorError {
+export function otherUse(reference: string, earlier: string | undefined, wanted: string): OperatorError {
   const isSame = earlier !== undefined && useOf(earlier) === useOf(wanted);
   return new OperatorError(
     isSame

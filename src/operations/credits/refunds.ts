@@ -102,7 +102,7 @@ function refusalOf(outcome: Refunded["outcome"], id: string, accountId: string):
 }
 
 const refundedBefore = (id: string): OperatorError =>
-  new OperatorError(`${id} was refunded before; nothing is changed`, "already_refunded");
+  new OperatorError(`${id} was refunded before, or corrected; nothing is changed`, "already_refunded");
 
 const chargedAgain = (id: string, accountId: string): OperatorError =>
   new OperatorError(

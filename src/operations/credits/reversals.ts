@@ -83,8 +83,6 @@ async function forgottenGrant(
   of: string,
   readArchived: ReadArchived | undefined,
 ): Promise<string | undefined> {
-  const { partition, redis } = await placeOfAccount(nodes, accountId);
-  if (await redis.hexists(accountNames(partition, accountId).references, of)) return undefined;
   const entry = readArchived && (await fromArchive(() => readArchived(nodes, accountId, of)));
   return entry && standsFor(entry);
 }

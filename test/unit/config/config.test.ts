@@ -339,6 +339,13 @@ test("packages replace the defaults, and only names and whole credits are packag
       packages,
     ).toEqual(["packages"]);
   }
+  for (const [money, path] of [
+    ["price: '1', currency: ZZZ", "packages.a.currency"],
+    ["price: '1.001', currency: HUF", "packages.a.price"],
+  ])
+    expect(errorOf(() => configOf(`packages: { a: { credits: 5, ${money} } }`)).problems[0]).toMatchObject({
+      path,
+    });
 });
 
 test("every setting has a description and, but for the price file, a default: the JSON Schema explains itself", () => {

@@ -11,6 +11,9 @@ test.each([
   ["900", "JPY", "900"],
   ["900.0", "JPY", "900"],
   ["1.005", "KWD", "1.005"],
+  ["1.005", "IQD", "1.005"],
+  ["3990.5", "HUF", "3990.50"],
+  ["9", "COP", "9.00"],
 ])("%s %s is %s", (amount, currency, expected) => {
   expect(readMoney(amount, currency)).toEqual({ amount: expected, currency });
 });
@@ -31,7 +34,8 @@ test.each([
   ["1", "usd"],
   ["1", "ZZZ"],
 ])("%s %s is no amount", (amount, currency) => {
-  expect(readMoney(amount, currency)).toHaveProperty("problem");
+  const wrong = /^(usd|ZZZ)$/.test(currency) ? "currency" : "amount";
+  expect(readMoney(amount, currency)).toMatchObject({ wrong });
 });
 
 // Guarantee: amounts of money are added up exactly, whatever they are and how many.
@@ -62,6 +66,7 @@ test.each([
   ["USD", "12.34"],
   ["JPY", "12"],
   ["KWD", "12.345"],
+  ["HUF", "12.34"],
 ])("ten-thousandths of %s are shown with its digits: %s", (currency, shown) => {
   expect(moneyOfUnits(123_450n, currency)).toBe(shown);
 });
