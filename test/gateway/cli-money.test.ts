@@ -16,13 +16,13 @@ beforeAll(async () => {
 afterAll(() => stage.stop());
 
 const MINUTE_MS = 60_000;
-/** A list price that no other test has. */
-const WRONG = 39;
+/** A list price that no other test has: its accounts are among those that spent most. */
+const WRONG = 3900;
 const inMinutes = (minutes: number): string => new Date(Date.now() + minutes * MINUTE_MS).toISOString();
 
-/** A charge of 78 credits, or what the multiplier makes of the list price, of a task that has ended. */
+/** A charge of 7800 credits, or what the multiplier makes of the list price, of a task that has ended. */
 async function givenWrongCharge(multiplier = 2) {
-  const accountId = await stage.givenAccount(100);
+  const accountId = await stage.givenAccount(10_000);
   await stage.manage("PATCH", `/accounts/${accountId}`, { body: { price_multiplier: multiplier } });
   const { key, key_id: keyId } = await stage.givenKey(accountId);
   const { body } = await stage.gateway.request("POST", TEXT_TO_VIDEO, { key, body: BOAT });
@@ -34,15 +34,15 @@ async function givenWrongCharge(multiplier = 2) {
 test("a wrong price is corrected once, and the command says what it found before and after", async () => {
   const { accountId } = await givenWrongCharge();
   const period = ["--from", inMinutes(-5), "--to", inMinutes(5)];
-  const terms = [...period, "--prices", `gen2/text-to-video:${WRONG}:5`, "--reason", "wrong price"];
+  const terms = [...period, "--prices", `gen2/text-to-video:${WRONG}:500`, "--reason", "wrong price"];
   const correct = ["credits", "correct", ...terms, "--reference", randomId("fix")];
   const balance = async () => (await json("accounts", "show", accountId)).balance;
-  expect(await json(...correct, "--dry-run")).toMatchObject({ charges: 1, corrected: 0, credits: 68 });
-  expect(await balance()).toBe(22);
-  expect((await runHere([...correct, "--dry-run"])).stdout).toContain("68 credits would be given back");
-  expect(await json(...correct)).toMatchObject({ corrected: 1, repeated: 0, credits: 68 });
+  expect(await json(...correct, "--dry-run")).toMatchObject({ charges: 1, corrected: 0, credits: 6800 });
+  expect(await balance()).toBe(2200);
+  expect((await runHere([...correct, "--dry-run"])).stdout).toContain("6800 credits would be given back");
+  expect(await json(...correct)).toMatchObject({ corrected: 1, repeated: 0, credits: 6800 });
   expect(await json(...correct)).toMatchObject({ corrected: 0, repeated: 1, credits: 0 });
-  expect(await balance()).toBe(90);
+  expect(await balance()).toBe(9000);
   expect(await refusal(...correct, "--prices", "gen2/text-to-video")).toContain("endpoint:charged:correct");
 });
 
@@ -50,12 +50,13 @@ test("transactions of all accounts, and the accounts that spent most", async () 
   // Accounts of all tests are in this list, which has 100 places.
   const { accountId } = await givenWrongCharge(2.55);
   const { transactions } = await json("credits", "transactions", "--kind", "charge", "--limit", "100");
-  expect(transactions).toContainEqual(expect.objectContaining({ account_id: accountId, amount: -100 }));
+  expect(transactions).toContainEqual(expect.objectContaining({ account_id: accountId, amount: -9945 }));
   expect((await runHere(["credits", "transactions"])).stdout).toContain(accountId);
   const top = async () => (await json("accounts", "top", "--limit", "100")).accounts;
-  const own = { account_id: accountId, credits: 100 };
+  const own = { account_id: accountId, credits: 9945 };
   await until(
-    async () => (await top()).some((row: typeof own) => row.account_id === accountId && row.credits === 100),
+    async () =>
+      (await top()).some((row: typeof own) => row.account_id === accountId && row.credits === own.credits),
     "the roll-up of what it spent",
   );
 });

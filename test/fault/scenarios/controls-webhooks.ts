@@ -285,7 +285,7 @@ note_ended(request, now, request_id, account_id,`,
     patches: [
       {
         file: "src/settlement/callback-tasks.ts",
-        from: 'if (endedBy === "expired" && status === "failed")',
+        from: 'if (endedBy === "expired")',
         to: "if (Date.now() === 0)",
       },
     ],
