@@ -36,7 +36,7 @@ export function createTerms(
   options: { file: TermFile; log: Logger; lookEveryMs?: number },
 ) {
   const { file, log, lookEveryMs = LOOK_EVERY_MS } = options;
-  const { nextTerm, leadsElsewhere } = createSuccession(file, log);
+  const { nextTerm, tellAgain, leadsElsewhere } = createSuccession(file, log);
   const lookedMs = new WeakMap<Checked, number>();
   const ids = createShownIds(connection);
   const nameFor = (primary: Primary): string => termName(connection.partitionOn(primary));
@@ -69,6 +69,7 @@ export function createTerms(
       if (!lookedMs.has(primary)) lookedMs.set(primary, nowMs);
       if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
       lookedMs.set(primary, nowMs);
+      tellAgain(name);
       // It also changes when the first replica connects.
       const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return undefined;
@@ -85,18 +86,7 @@ export function createTerms(
 export type Terms = ReturnType<typeof createTerms>;
 
 function createSuccession(file: TermFile, log: Logger) {
-  async function tellFormer(endpoint: RedisEndpoint, name: string, former: Term, now: Term): Promise<void> {
-    const isTold = await dial(endpoint, former.at, async (redis) => {
-      if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
-      await redis.hset(name, "left", leftText(now));
-      return true;
-    });
-    if (isTold)
-      log.error(
-        { former: hostText(former.at), primary: hostText(now.at) },
-        "the primary before still takes writes; it was told that gateways use another; stop it",
-      );
-  }
+  const { tell, tellAgain } = createTelling(log);
 
   /** @throws StoreError if another primary has a later term and still answers */
   async function nextTerm(
@@ -118,7 +108,7 @@ function createSuccession(file: TermFile, log: Logger) {
         if (!isRefusedByStore(error)) throw error;
       });
     file.keepTerm(storeId, name, next);
-    if (isOther) tellFormer(primary.endpoint, name, known, next).catch(() => undefined);
+    if (isOther) tell(name, { endpoint: primary.endpoint, former: known, now: next });
   }
 
   async function leadsElsewhere(
@@ -142,7 +132,46 @@ function createSuccession(file: TermFile, log: Logger) {
     return true;
   }
 
-  return { nextTerm, leadsElsewhere };
+  return { nextTerm, tellAgain, leadsElsewhere };
+}
+
+interface Replaced {
+  endpoint: RedisEndpoint;
+  former: Term;
+  now: Term;
+}
+
+function createTelling(log: Logger) {
+  /** By the name of the record. A primary that did not answer may be slow, or come back. */
+  const untold = new Map<string, Replaced>();
+
+  async function tellFormer({ endpoint, former, now }: Replaced, name: string): Promise<void> {
+    const isTold = await dial(endpoint, former.at, async (redis) => {
+      if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
+      await redis.hset(name, "left", leftText(now));
+      return true;
+    });
+    if (isTold)
+      log.error(
+        { former: hostText(former.at), primary: hostText(now.at) },
+        "the primary before still takes writes; it was told that gateways use another; stop it",
+      );
+  }
+
+  function tell(name: string, replaced: Replaced): void {
+    untold.set(name, replaced);
+    tellFormer(replaced, name)
+      .then(() => untold.get(name) === replaced && untold.delete(name))
+      .catch(() => undefined);
+  }
+
+  return {
+    tell,
+    tellAgain(name: string): void {
+      const replaced = untold.get(name);
+      if (replaced) tell(name, replaced);
+    },
+  };
 }
 
 function createShownIds({ metrics, primaries }: Pick<Connection, "metrics" | "primaries">) {

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { setTimeout as pauseMs } from "node:timers/promises";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { LastConfirmedFile, readLastConfirmed } from "../../src/durability/losses/last-confirmed.ts";
 import { openJournal } from "../../src/durability/outbox/journal.ts";
@@ -131,6 +132,20 @@ async function givenStore(settling: { othersWithinMs?: number } = {}) {
 }
 
 type TestStore = Awaited<ReturnType<typeof givenStore>>;
+
+/** As a gateway without a disk has them, which looks as often as it is asked. */
+function termsOf(connection: TestStore["connection"]) {
+  const log = createLogger("silent");
+  return {
+    terms: createTerms(connection, { file: new LastConfirmedFile(undefined, log), log, lookEveryMs: 0 }),
+    on: (redis: TestRedis, address = redis): Primary =>
+      ({
+        ...connection.of(0),
+        redis: redis.client,
+        endpoint: { redisUrl: address.url },
+      }) as Primary,
+  };
+}
 
 const givenKey = (): Promise<IssuedKey> =>
   issueKey(
@@ -372,15 +387,34 @@ test("a primary that stays writable after another was promoted by hand is left b
   expect(Number(await pair.primary.client.hget(termName(0), "term"))).toBe(3);
 });
 
+// Guarantee: one message that is lost does not leave two servers in use.
+test("a primary before that does not answer is told as soon as it does", async () => {
+  const { connection } = await givenStore();
+  await replicated();
+  await pair.replica.client.replicaof("NO", "ONE");
+  const { terms, on } = termsOf(connection);
+  await terms.requireLatest(on(pair.primary));
+  pair.primary.pause();
+  const latest = on(pair.replica);
+  await terms.requireLatest(latest);
+  await pauseMs(2500);
+  pair.primary.resume();
+  const left = () => pair.primary.client.hget(termName(0), "left");
+  await until(async () => {
+    expect(await terms.leaveReason(latest)).toBeUndefined();
+    return (await left()) !== null;
+  }, "it to be told");
+  expect(await terms.leaveReason(on(pair.primary))).toContain("this primary was replaced");
+});
+
 test("a primary that new connections do not lead to is left, and the one that they lead to is not", async () => {
   const { connection } = await givenStore();
   await replicated();
   await pair.replica.client.replicaof("NO", "ONE");
   const termsAt = (redis: TestRedis, address: TestRedis) => {
-    const primary = { ...connection.of(0), redis: redis.client, endpoint: { redisUrl: address.url } };
-    const file = new LastConfirmedFile(undefined, createLogger("silent"));
-    const terms = createTerms(connection, { file, log: createLogger("silent"), lookEveryMs: 0 });
-    return { leaveReason: () => terms.leaveReason(primary as Primary) };
+    const { terms, on } = termsOf(connection);
+    const primary = on(redis, address);
+    return { leaveReason: () => terms.leaveReason(primary) };
   };
   const [old, latest] = [termsAt(pair.primary, pair.replica), termsAt(pair.replica, pair.primary)];
   expect(await termsAt(pair.primary, pair.primary).leaveReason()).toBeUndefined();
