@@ -143,7 +143,7 @@ export interface Verdict {
 /**
  * Holds a figure against its target.
  * @param value NaN when it could not be measured
- * @param said how the figure is put where a number and its unit do not say enough
+ * @param shown how the figure is put where a number and its unit do not say enough
  */
 export function judge(name: TargetName, value: number, shown?: string): Verdict {
   const { text, unit, atMost, atLeast }: Target = TARGETS[name];

@@ -1,4 +1,5 @@
 import type { Redis } from "ioredis";
+import { dropOldest } from "../domain/bounded.ts";
 import { hostText, parseRedisAddress, type RedisHost } from "../domain/redis-address.ts";
 import { META, termName } from "../records/names.ts";
 import { onOwnConnection, type RedisEndpoint } from "../redis/client.ts";
@@ -36,7 +37,7 @@ export function createTerms(
   options: { file: TermFile; log: Logger; lookEveryMs?: number },
 ) {
   const { file, log, lookEveryMs = LOOK_EVERY_MS } = options;
-  const { nextTerm, tellAgain, leadsElsewhere } = createSuccession(file, log);
+  const { nextTerm, leadsElsewhere, repeatHandovers } = createSuccession(file, log);
   const lookedMs = new WeakMap<Checked, number>();
   const ids = createShownIds(connection);
   const nameFor = (primary: Primary): string => termName(connection.partitionOn(primary));
@@ -69,7 +70,7 @@ export function createTerms(
       if (!lookedMs.has(primary)) lookedMs.set(primary, nowMs);
       if (nowMs - lookedMs.get(primary)! < lookEveryMs) return undefined;
       lookedMs.set(primary, nowMs);
-      tellAgain(name);
+      repeatHandovers(name);
       // It also changes when the first replica connects.
       const server = await primary.within(primaryRunOf(primary.redis));
       if (server === undefined) return undefined;
@@ -86,7 +87,7 @@ export function createTerms(
 export type Terms = ReturnType<typeof createTerms>;
 
 function createSuccession(file: TermFile, log: Logger) {
-  const { tell, tellAgain } = createTelling(log);
+  const handovers = createHandovers(log);
 
   /** @throws StoreError if another primary has a later term and still answers */
   async function nextTerm(
@@ -108,7 +109,7 @@ function createSuccession(file: TermFile, log: Logger) {
         if (!isRefusedByStore(error)) throw error;
       });
     file.keepTerm(storeId, name, next);
-    if (isOther) tell(name, { endpoint: primary.endpoint, former: known, now: next });
+    if (isOther) handovers.begin({ name, endpoint: primary.endpoint, former: known, latest: next });
   }
 
   async function leadsElsewhere(
@@ -132,44 +133,52 @@ function createSuccession(file: TermFile, log: Logger) {
     return true;
   }
 
-  return { nextTerm, tellAgain, leadsElsewhere };
+  return { nextTerm, leadsElsewhere, repeatHandovers: handovers.repeat };
 }
 
-interface Replaced {
+interface Handover {
+  /** Of the record. */
+  name: string;
   endpoint: RedisEndpoint;
   former: Term;
-  now: Term;
+  latest: Term;
 }
 
-function createTelling(log: Logger) {
-  /** By the name of the record. A primary that did not answer may be slow, or come back. */
-  const untold = new Map<string, Replaced>();
+/** Former primaries that have not answered are few, and the oldest of more gives way. */
+const PENDING_MAX = 16;
 
-  async function tellFormer({ endpoint, former, now }: Replaced, name: string): Promise<void> {
-    const isTold = await dial(endpoint, former.at, async (redis) => {
+function createHandovers(log: Logger) {
+  /** By the replication id of the former primary, which may be slow, or come back. */
+  const pending = new Map<string, Handover>();
+
+  async function signFormer({ name, endpoint, former, latest }: Handover): Promise<void> {
+    const isSigned = await dial(endpoint, former.at, async (redis) => {
       if ((await primaryRunOf(redis))?.replid !== former.replid) return false;
-      await redis.hset(name, "left", leftText(now));
+      await redis.hset(name, "left", leftText(latest));
       return true;
     });
-    if (isTold)
+    if (isSigned)
       log.error(
-        { former: hostText(former.at), primary: hostText(now.at) },
+        { former: hostText(former.at), primary: hostText(latest.at) },
         "the primary before still takes writes; it was told that gateways use another; stop it",
       );
   }
 
-  function tell(name: string, replaced: Replaced): void {
-    untold.set(name, replaced);
-    tellFormer(replaced, name)
-      .then(() => untold.get(name) === replaced && untold.delete(name))
+  function attempt(handover: Handover): void {
+    const { replid } = handover.former;
+    pending.set(replid, handover);
+    signFormer(handover)
+      .then(() => pending.get(replid) === handover && pending.delete(replid))
       .catch(() => undefined);
   }
 
   return {
-    tell,
-    tellAgain(name: string): void {
-      const replaced = untold.get(name);
-      if (replaced) tell(name, replaced);
+    begin(handover: Handover): void {
+      dropOldest(pending, PENDING_MAX);
+      attempt(handover);
+    },
+    repeat(name: string): void {
+      for (const handover of [...pending.values()]) if (handover.name === name) attempt(handover);
     },
   };
 }

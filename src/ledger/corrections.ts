@@ -1,3 +1,4 @@
+import type { Redis } from "ioredis";
 import { API_PREFIX } from "../domain/endpoints.ts";
 import { multipliedPrice } from "../domain/money.ts";
 import { requireEndpoint, requireOrder } from "../operations/access/operator-values.ts";
@@ -24,6 +25,7 @@ import {
 import { accountNames, requestName } from "../records/names.ts";
 import { OperatorError } from "../records/operator-error.ts";
 import { requestOf } from "../records/records.ts";
+import { many } from "../redis/pipelines.ts";
 import { scriptsOf } from "../redis/script-runner.ts";
 import { partitionsOf, type RedisNodes } from "../redis/store-facts.ts";
 import { correct } from "../scripts/credit-changes.ts";
@@ -127,14 +129,14 @@ export async function correctCharges(
   const partitions = await partitionsOf(nodes);
   const found = { corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
   let all: WrongCharge[] = [];
+  const outcomes: Outcome[] = [];
   for (; partition < partitions && all.length < CHARGES_MAX; partition++) {
     const { wrong, refunded } = await wrongCharges(nodes, partition, wanted);
     found.refunded += refunded;
     all = all.concat(wrong);
+    // A reference that Redis knows with another price is refused before anything is given back.
+    outcomes.push(...(await foreseen(nodes.of(partition), wrong, reference)));
   }
-  // A reference that was used with another price is refused before anything is given back.
-  const outcomes: Outcome[] = [];
-  for (const one of all) outcomes.push(await foreseen(nodes, one, wanted));
   for (const [at, one] of all.entries()) {
     const outcome = terms.isDryRun
       ? outcomes[at]!
@@ -254,23 +256,30 @@ async function chargesInRedis(
 
 type Outcome = "corrected" | "repeated" | "refunded" | "running";
 
-/** @throws OperatorError as the correction would of its reference */
-async function foreseen(
-  nodes: RedisNodes,
-  { entry: { partition, accountId, requestId }, credits }: WrongCharge,
-  { reference: ofAll }: CorrectionTerms,
-): Promise<Outcome> {
-  const redis = nodes.of(partition);
-  const { refunds, references } = accountNames(partition, accountId);
-  const reference = referenceOf(ofAll, requestId);
-  const used = await redis.hget(references, reference);
-  if (used !== null && used !== meaningOf(credits)) throw otherUse(reference, used, meaningOf(credits));
-  const record = requestOf(await redis.get(requestName(partition, requestId)));
-  const { state, refunded, charged_again: chargedAgain } = record;
-  const earlier = await redis.hget(refunds, requestId);
-  if (earlier === reference) return "repeated";
-  if ((refunded !== undefined && chargedAgain === undefined) || earlier !== null) return "refunded";
-  return state === "bound" ? "running" : "corrected";
+/** Of charges of a partition. @throws OperatorError as the correction would of its reference */
+async function foreseen(redis: Redis, wrong: readonly WrongCharge[], ofAll: string): Promise<Outcome[]> {
+  const charges = wrong.map(({ entry: { partition, accountId, requestId }, credits }) => ({
+    ...accountNames(partition, accountId),
+    ...{ requestId, credits, request: requestName(partition, requestId), own: referenceOf(ofAll, requestId) },
+  }));
+  type Charge = (typeof charges)[number];
+  const uses = await many<string | null, Charge>(redis, charges, (pipe, { references, own }) =>
+    pipe.hget(references, own),
+  );
+  const requests = await many<string | null, Charge>(redis, charges, (pipe, { request }) =>
+    pipe.get(request),
+  );
+  const earlier = await many<string | null, Charge>(redis, charges, (pipe, { refunds, requestId }) =>
+    pipe.hget(refunds, requestId),
+  );
+  return charges.map(({ own, credits }, at) => {
+    const [use, by] = [uses[at] ?? null, earlier[at] ?? null];
+    if (use !== null && use !== meaningOf(credits)) throw otherUse(own, use, meaningOf(credits));
+    const { state, refunded, charged_again: chargedAgain } = requestOf(requests[at] ?? null);
+    if (by === own) return "repeated";
+    if ((refunded !== undefined && chargedAgain === undefined) || by !== null) return "refunded";
+    return state === "bound" ? "running" : "corrected";
+  });
 }
 
 /** Of the correction of one charge. @param ofAll that of the call */

@@ -70,8 +70,8 @@ test("410 disables the endpoint, in the audit by the system", async () => {
   await finishTask(stage.gateway, key);
   await until(async () => (await read()).status === "disabled", "it to be disabled");
   expect(await read()).toMatchObject({ disabled_reason: "gone" });
-  const said = stage.gateway.logs.filter((line) => line.includes("a webhook endpoint was disabled"));
-  expect(said).toEqual([expect.stringContaining(id)]);
+  const lines = stage.gateway.logs.filter((line) => line.includes("a webhook endpoint was disabled"));
+  expect(lines).toEqual([expect.stringContaining(id)]);
   expect(receiver.received).toHaveLength(1);
   const { body } = await stage.manage("GET", "/audit?limit=1");
   expect(body.data).toMatchObject([{ action: "webhook.disable", by: "system", request_id: null }]);

@@ -137,8 +137,8 @@ test("deliveries that nobody sends are overdue in the metrics, and a gateway wit
   expect((await fetch(`${stage.gateway.adminUrl}/readyz`)).status).toBe(200);
   expect(own.receiver.received).toEqual([]);
   expect(await deliveries()).toMatchObject([{ status: "waiting", attempts: 0 }]);
-  const said = wrong.gateway.logs.filter((line) => line.includes("does not open the secrets"));
-  expect(said, "once a minute").toHaveLength(1);
+  const lines = wrong.gateway.logs.filter((line) => line.includes("does not open the secrets"));
+  expect(lines, "once a minute").toHaveLength(1);
   await wrong.stop();
   await stage.stop();
 });

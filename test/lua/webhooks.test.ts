@@ -198,8 +198,8 @@ guarantee("a task that ended as too old and completes after all is told of anew"
   const { partition } = stage;
   const call = { partition, accountId: key.accountId, task: late, data: '{"status":"completed"}' };
   expect((await stage.reclaim(call))[0]).toBe("charged_again");
-  const told = (await lease()).map(({ url, event }) => [url, event.type, event.data]);
-  expect(told.sort()).toEqual([
+  const leased = (await lease()).map(({ url, event }) => [url, event.type, event.data]);
+  expect(leased.sort()).toEqual([
     [`https://example.com/${endpointId}`, "task.completed", call.data],
     ["https://late.example/", "task.completed", call.data],
   ]);

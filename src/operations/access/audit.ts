@@ -87,8 +87,8 @@ export async function readAudit(
   return { records: rows, next };
 }
 
-const isPerson = (by: string, asked: string): boolean =>
-  by === asked || by.startsWith(`${asked} `) || by.slice(by.indexOf(" ") + 1) === asked;
+const isPerson = (by: string, wanted: string): boolean =>
+  by === wanted || by.startsWith(`${wanted} `) || by.slice(by.indexOf(" ") + 1) === wanted;
 
 // As in a transaction's id, 18 digits are enough for either half of a stream's id.
 const AUDIT_ID = /^aud_(\d{1,4})_(\d{1,18}-\d{1,18})$/;

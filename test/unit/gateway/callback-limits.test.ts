@@ -36,7 +36,7 @@ test("guesses write one line a second, however many there are", () => {
     nowMs = guess / 5;
     return limits.isLogged();
   });
-  expect(results.filter((isSaid) => !isSaid)).toHaveLength(2);
+  expect(results.filter((isQuiet) => !isQuiet)).toHaveLength(2);
 });
 
 test("an address guesses a hundred tokens, then has to wait", () => {

@@ -163,7 +163,7 @@ test("an answer that waits to be parsed does not time out", async () => {
   expect(await sent).toMatchObject({ outcome: "answered", status: 200 });
 });
 
-/** An answer under way: what it was calls last. */
+/** An answer under way: what was called last. */
 function reading() {
   const calls: string[] = [];
   return { calls, pause: () => void calls.push("pause"), resume: () => void calls.push("resume") };
