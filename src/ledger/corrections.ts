@@ -129,13 +129,13 @@ export async function correctCharges(
   const partitions = await partitionsOf(nodes);
   const found = { corrected: 0, repeated: 0, refunded: 0, running: 0, credits: 0 };
   let all: WrongCharge[] = [];
-  const outcomes: Outcome[] = [];
+  let outcomes: Outcome[] = [];
   for (; partition < partitions && all.length < CHARGES_MAX; partition++) {
     const { wrong, refunded } = await wrongCharges(nodes, partition, wanted);
     found.refunded += refunded;
     all = all.concat(wrong);
     // A reference that Redis knows with another price is refused before anything is given back.
-    outcomes.push(...(await foreseen(nodes.of(partition), wrong, reference)));
+    outcomes = outcomes.concat(await foreseen(nodes.of(partition), wrong, reference));
   }
   for (const [at, one] of all.entries()) {
     const outcome = terms.isDryRun
