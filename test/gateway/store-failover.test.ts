@@ -1,4 +1,6 @@
+import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
+import { type AddressInfo, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -137,7 +139,7 @@ function termsOf(connection: TestStore["connection"]) {
   const log = createLogger("silent");
   return {
     terms: createTerms(connection, { file: new LastConfirmedFile(undefined, log), log, lookEveryMs: 0 }),
-    on: (redis: TestRedis, address = redis): Primary =>
+    on: (redis: TestRedis, address: Pick<TestRedis, "url"> = redis): Primary =>
       ({
         ...connection.of(0),
         redis: redis.client,
@@ -405,6 +407,35 @@ test("a primary before that does not answer is told as soon as it does", async (
     return (await left()) !== null;
   }, "it to be told");
   expect(await terms.leaveReason(on(pair.primary))).toContain("this primary was replaced");
+});
+
+test("of primaries before that do not answer the latest sixteen are tried again", async () => {
+  const { connection } = await givenStore();
+  const { client } = pair.primary;
+  let dialled = 0;
+  const silent = createServer((socket) => {
+    dialled++;
+    socket.destroy();
+  }).listen(0, "127.0.0.1");
+  await once(silent, "listening");
+  try {
+    const { terms, on } = termsOf(connection);
+    const { port } = silent.address() as AddressInfo;
+    const primary = on(pair.primary, { url: `redis://127.0.0.1:${port}` });
+    await terms.requireLatest(primary);
+    for (let promoted = 0; promoted < 18; promoted++) {
+      await client.replicaof("127.0.0.1", 1);
+      await client.replicaof("NO", "ONE");
+      await terms.requireLatest(primary);
+    }
+    await until(() => dialled === 18, "each to be dialled");
+    dialled = 0;
+    // It dials where new connections lead as well, after all others.
+    await terms.leaveReason(primary);
+    expect(dialled).toBe(16 + 1);
+  } finally {
+    silent.close();
+  }
 });
 
 test("a primary that new connections do not lead to is left, and the one that they lead to is not", async () => {
